@@ -155,7 +155,8 @@ def _hits(
 ) -> tuple[_Lists, _Ranked, Tensor]:
     """Lists, how likely each rank is relevant, and how many are [...]."""
     lists = _lists(scores, target, mask, indexes)
-    relevant = present(lists.target > check_number("threshold", threshold), lists.mask)
+    relevant = lists.target > check_number("threshold", threshold)
+    relevant = relevant if lists.mask is None else relevant & lists.mask
     return lists, _ranked(lists, relevant), relevant.sum(-1).double()
 
 
@@ -233,9 +234,11 @@ def reciprocal_rank(
 
 
 def _choices(n: Tensor, k: Tensor) -> Tensor:
-    """The logarithm of the number of choices of k among n."""
-    n = n.double()
-    return torch.lgamma(n + 1.0) - torch.lgamma(k + 1.0) - torch.lgamma(n - k + 1.0)
+    """The logarithm of the number of choices of k among n, [..., m], of 0 .. m; k may be beyond."""
+    logs = torch.arange(1, n.shape[-1] + 1, dtype=torch.float64, device=n.device).log()
+    logs = torch.nn.functional.pad(logs.cumsum(0), (1, 0))  # of factorials, from 0
+    n, k = n.long(), k.long().clamp(min=0)
+    return logs[n] - logs[k] - logs[(n - k).clamp(min=0)]
 
 
 def spearman(

@@ -209,7 +209,10 @@ class _Sorting(RankingLoss):
         low, high = scores.detach().aminmax(dim=-1, keepdim=True)
         # Ranks of the permutahedron pool whole lists that are not further apart than they are long.
         widths = 100.0 + scores.shape[-1] * isinstance(self.method, FastSort)
-        gap = widths / torch.as_tensor(self.method.steepness).detach().amin().to(scores)
+        steepness = self.method.steepness
+        if isinstance(steepness, Tensor):
+            steepness = steepness.detach().flatten().amin(0).to(scores)
+        gap = widths / steepness
         behind = 2 * low - high - gap if descending else 2 * high - low + gap
         return torch.where(mask, scores, behind), None
 
