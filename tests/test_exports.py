@@ -91,7 +91,12 @@ CASES = {
         LISTS,
     ),
     "top-k SVM": (lambda x, y: topk.SmoothTopKSVM(2)(x, y), (LISTS[0], torch.tensor([0, 3, 1]))),
-    "largest": (lambda x: tnorms.tconorm("max").reduce(x.sigmoid(), -1), LISTS),
+    "T-norms": (
+        lambda x: all_of(
+            [tnorms.tnorm(t).reduce for t in ("max", "joe(p=2)")], (x + 2).clamp(0, 1)
+        ),
+        LISTS,
+    ),
     "mask, far from 0": (lambda x: topk.soft_topk_mask(1e4 + x, 2, "uniform"), LISTS),
     "transport": (lambda c: sinkhorn(c, None, None, 1.0, **SWEEPS).plan, (torch.rand(3, 2, 4),)),
     "logic": (lambda x: NET.train()(x), (torch.rand(3, 4),)),
