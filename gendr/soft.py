@@ -29,7 +29,7 @@ from gendr._common.checks import (
     check_tensor,
     dtype_name,
 )
-from gendr._common.tracing import all_hold, in_single, matmul, refuse_vmap
+from gendr._common.tracing import all_hold, in_single, matmul
 from gendr._common.words import worded
 from gendr.distributions.base import checked_scale
 from gendr.distributions.decisions import check_symmetric
@@ -104,8 +104,8 @@ def equal(a: Tensor, b: Tensor | float, scale: Scale = 0.1, dist: Dist = "logist
             number.
     """
     dist = check_symmetric(as_distribution(dist), "equal needs")
-    peak = dist.pdf(torch.zeros((), dtype=torch.float64, device="cpu")).item()
-    if not 0 < peak < float("inf"):
+    peak = dist.pdf(torch.zeros((), dtype=torch.float64, device="cpu"))
+    if not all_hold((peak > 0) & (peak < math.inf)):
         raise ValueError(
             f"equal needs a distribution with a density at 0, got {dist} with {peak:g}"
         )
@@ -302,7 +302,6 @@ def histogram(
         TypeError: bins are neither an int nor a tensor, a range that is no pair, or as `heaviside`.
         ValueError: fewer than one bin, edges or a range that do not ascend, NaN or inf without a
             range, shapes that do not fit, or as `heaviside`.
-        RuntimeError: `torch.func.vmap` is at work, and no range is given.
     """
     if _floating("x", x).ndim == 0:
         raise ValueError("x must have shape [..., n], got a single number, []")
@@ -320,18 +319,23 @@ def histogram(
     else:
         check_count("bins", bins)
         if range is None:
-            refuse_vmap("a histogram without a range")
             values = check_finite("x", x).detach()
-            range = (values.amin().item(), values.amax().item()) if x.numel() else (0.0, 1.0)
-        try:
-            low, high = range
-        except (TypeError, ValueError):
-            raise TypeError(f"range must be a pair of numbers, got {range!r}") from None
-        if low == high:
-            low, high = low - 0.5, high + 0.5
-        if not (open_ends or -math.inf < low < high < math.inf):
-            raise ValueError(f"range must ascend and be finite, got {range}")
-        edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
+            low, high = (
+                values.flatten().aminmax(dim=0) if x.numel() else (x.new_zeros(()), x.new_ones(()))
+            )
+            room = 0.5 * (low == high)
+            part = torch.arange(bins + 1, dtype=x.dtype, device=x.device) / bins
+            edges = (1 - part) * (low - room) + part * (high + room)
+        else:
+            try:
+                low, high = range
+            except (TypeError, ValueError):
+                raise TypeError(f"range must be a pair of numbers, got {range!r}") from None
+            if low == high:
+                low, high = low - 0.5, high + 0.5
+            if not -math.inf < low < high < math.inf:
+                raise ValueError(f"range must ascend and be finite, got {range}")
+            edges = torch.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
     below = heaviside(x.unsqueeze(-1) - edges, scale, dist)  # [..., n, bins + 1]
     if open_ends:
         one = torch.ones_like(below[..., :1])

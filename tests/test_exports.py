@@ -20,6 +20,20 @@ NET = nn.Sequential(logic.LogicLayer(4, 6, seed=0), logic.GroupSum(2))
 IMAGES = nn.Sequential(logic.LogicConv2d(1, 2, 3, depth=2, seed=0), logic.OrPool2d(2))
 WORDS = (torch.randint(0, 3, (3, 2)), torch.randint(0, 3, (3, 3)))
 SWEEPS = {"iterations": 30, "tolerance": 1e-13}
+GRADED = (torch.randn(3, 4), torch.randint(0, 3, (3, 4)).float())
+MASK = torch.tensor([[True, True, False, True]] * 2 + [[True] * 4])
+PAIRWISE = (sorting.ApproxNDCG(), sorting.KendallLoss(), sorting.LambdaLoss(3), sorting.RankNet())
+LISTWISE = (
+    sorting.ListMLE(), sorting.ListNet(), sorting.NDCGLoss(), sorting.MRRLoss("softsort"),
+    sorting.MAPLoss("softsort"), sorting.SpearmanLoss("permutahedron"),
+)  # fmt: skip
+METRICS = [getattr(sorting.metrics, name) for name in sorting.metrics.__all__]
+
+
+def all_of(functions, *args, **options):
+    return torch.stack([function(*args, **options) for function in functions], -1)
+
+
 CASES = {
     **{
         f"sort {m}": (lambda x, m=m: sorting.soft_sort(x, m), LISTS)
@@ -53,6 +67,37 @@ CASES = {
         LISTS,
     ),
     "histogram": (lambda x: soft.histogram(x, 3, (-1.0, 1.0)), LISTS),
+    "payload": (
+        lambda x, p: sorting.soft_sort(x, payload=p).payload,
+        (LISTS[0], torch.randn(3, 4, 2)),
+    ),
+    "top-k, payload": (
+        lambda x, p: topk.soft_topk(x, 2, payload=p).payload,
+        (LISTS[0], torch.randn(3, 4, 2)),
+    ),
+    "equal": (lambda x: soft.equal(x, 0.1, dist="cauchy"), LISTS),
+    "histogram of all": (lambda x: soft.histogram(x, 3), LISTS),
+    "losses of pairs": (lambda x, y: all_of(PAIRWISE, x, y), GRADED),
+    "losses of pairs, masked": (lambda x, y, m: all_of(PAIRWISE, x, y, m), (*GRADED, MASK)),
+    "losses of lists": (lambda x, y: all_of(LISTWISE, x, y), GRADED),
+    "losses of lists, masked": (lambda x, y, m: all_of(LISTWISE, x, y, m), (*GRADED, MASK)),
+    "metrics": (lambda x, y: all_of(METRICS, x, y), GRADED),
+    "metrics, masked": (lambda x, y, m: all_of(METRICS, x, y, mask=m), (*GRADED, MASK)),
+    "hard truth": (
+        lambda x: (
+            sorting.losses.permutation_matrix(x, "average").mT
+            @ sorting.losses.hard_ranks(x)[..., None]
+        ),
+        LISTS,
+    ),
+    "top-k SVM": (lambda x, y: topk.SmoothTopKSVM(2)(x, y), (LISTS[0], torch.tensor([0, 3, 1]))),
+    "T-norms": (
+        lambda x: all_of(
+            [tnorms.tnorm(t).reduce for t in ("max", "joe(p=2)")], (x + 2).clamp(0, 1)
+        ),
+        LISTS,
+    ),
+    "mask, far from 0": (lambda x: topk.soft_topk_mask(1e4 + x, 2, "uniform"), LISTS),
     "transport": (lambda c: sinkhorn(c, None, None, 1.0, **SWEEPS).plan, (torch.rand(3, 2, 4),)),
     "logic": (lambda x: NET.train()(x), (torch.rand(3, 4),)),
     "logic, images": (lambda x: IMAGES.eval()(x), (torch.rand(3, 1, 4, 4).round(),)),
@@ -71,7 +116,7 @@ OTHERS = {
 }
 # What ONNX or its runtime has no word for: torch 2.13, onnxscript 0.7.2, ONNX Runtime 1.32.
 LACKING = ("sort.stable", "cummax", "cummin", "searchsorted", "linalg", "igamma", "frexp")
-LACKING += ("logcumsumexp", "logaddexp")  # whose forms in it end beyond 88
+LACKING += ("lgamma", "logcumsumexp", "logaddexp")  # whose forms in it end beyond 88
 
 
 class Graph(nn.Module):
@@ -160,6 +205,8 @@ def test_what_onnx_cannot_say_is_refused(monkeypatch):
         sorting.soft_sort(*LISTS, "sinkhorn")
     with pytest.raises(RuntimeError, match="gaussian has no form in ONNX; take logistic"):
         distributions.get("gaussian").icdf(LISTS[0].sigmoid())
+    with pytest.raises(RuntimeError, match="gamma has no form in ONNX; take logistic"):
+        distributions.get("gamma").cdf(LISTS[0])
     module = Graph(lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"))
     with pytest.raises(RuntimeError, match=r"no graph for torch.export; take logistic"):
         torch.export.export(module, LISTS)
@@ -191,6 +238,10 @@ CURVED = {
     "mask, gamma": (lambda x: topk.soft_topk_mask(x, 2, "gamma(shape=2)"), LISTS),
     "alignment": (lambda a, b: relaxed.soft_dtw_alignment(a, b), PAIRS),
     "sort sinkhorn": (lambda x: sorting.soft_sort(x, "sinkhorn"), LISTS),
+    "sort sinkhorn, learnt": (
+        lambda x: sorting.soft_sort(x, "sinkhorn", steepness=x[0, 0].exp()),
+        LISTS,
+    ),
     "MAP": (lambda x: sorting.MAPLoss()(x, (x.detach() > 0).to(x.dtype)), LISTS),
 }
 
@@ -210,7 +261,7 @@ def right_or_refused(find, want):
 @for_each(name=CURVED, rotating=12)
 def test_forward_mode_and_jacobians_are_right_or_refused(name):
     function, args = CURVED[name]
-    x, *rest = (t.double() for t in args)
+    x, *rest = (t.double() if t.is_floating_point() else t for t in args)
     if name == "logic":
         function = nn.Sequential(logic.LogicLayer(4, 6, seed=0, dtype=torch.float64))
 

@@ -55,6 +55,7 @@ def test_no_images_and_no_meshes_have_loss_0():
         (lambda x: losses.mse_loss(x, images), images),
         (losses.LaplacianLoss(QUAD, 4), vertices),
         (losses.FlattenLoss(QUAD, 4), vertices),
+        (lambda x: losses.chamfer_distance(x, torch.ones(1, 2, 3)), vertices),
     ):
         x = x.clone().requires_grad_()
         value = loss(x)
@@ -65,6 +66,8 @@ def test_no_images_and_no_meshes_have_loss_0():
     assert loss == 0
     assert not torch.autograd.grad(loss, empty)[0].any()
     assert losses.iou(empty, torch.zeros(2, 4, 4)).tolist() == [1, 1]
+    unknown = torch.tensor([[[torch.nan, 1.0]], [[1.0, 0.0]]])
+    assert losses.iou(unknown, unknown.nan_to_num()).isnan().tolist() == [True, False]
 
 
 def test_hard_iou_counts_pixels():

@@ -224,6 +224,15 @@ def check_index(name: str, tensor: Tensor, size: int, what: str) -> Tensor:
     return tensor
 
 
+def check_classes(target: Tensor, size: int) -> Tensor:
+    """`check_index` of classes; tensors that are traced are not checked.
+
+    Raises:
+        ValueError: if a class is negative or too large.
+    """
+    return target if is_traced() else check_index("target", target, size, "classes")
+
+
 def check_like(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Tensor:
     """Return `tensor` if it has the dtype and device of `other`.
 

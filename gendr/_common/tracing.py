@@ -64,6 +64,11 @@ def stable_sort(x: Tensor, *, descending: bool = False) -> tuple[Tensor, Tensor]
     return x.sort(dim=-1, descending=descending, stable=True)
 
 
+def stable_argsort(x: Tensor, *, descending: bool = False) -> Tensor:
+    """The indices of `stable_sort`."""
+    return stable_sort(x, descending=descending)[1]
+
+
 def running_max(x: Tensor) -> Tensor:
     """The largest value so far along the last dimension."""
     return _running(x, torch.maximum) if is_for_onnx() else x.cummax(-1).values

@@ -61,7 +61,7 @@ def exp(x: Block) -> Block:
     return math.exp(x) if x < 709 else math.inf
 
 
-@_word(lambda x: (torch.exp(x), -torch.expm1(x)))
+@_word(lambda x: (torch.exp(x), 0.0 - torch.expm1(x)))  # ONNX has -0, by which `hazard` divides
 def exp_and_complement(x: Block) -> tuple[Block, Block]:
     """(y, 1 - y) for y = exp(x), x <= 0, both with all their digits."""
     return math.exp(x), -math.expm1(x)

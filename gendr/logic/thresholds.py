@@ -28,7 +28,7 @@ from gendr.logic.kinds import OfAKind
 
 @worded()
 class Thermometer(OfAKind):
-    """Every number becomes T bits, whether it is above each of T thresholds.
+    """Every number becomes T bits, whether it is above each of T thresholds; NaN is above none.
 
     [..., F] becomes [..., F T]: the bits of a feature are neighbours, in the order of thresholds.
     For images, with `dim=-3`, channels become more channels: [.., C, H, W] -> [.., C T, H, W].

@@ -103,7 +103,7 @@ def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:
 
     Returns:
         [B] (a scalar for [H, W]), one value per image in [0, 1], no gradient; 1 where both masks
-        are empty.
+        are empty, nan where alpha is.
 
     Raises:
         TypeError: As `iou_loss`.
@@ -112,7 +112,8 @@ def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:
     check_number("threshold", threshold, above=0, below=1)
     target = _masks(alpha, target)
     a, b = alpha.detach() > threshold, target > threshold
-    return _ratio((a & b).sum((-2, -1)).to(alpha.dtype), (a | b).sum((-2, -1)).to(alpha.dtype))
+    found = _ratio((a & b).sum((-2, -1)).to(alpha.dtype), (a | b).sum((-2, -1)).to(alpha.dtype))
+    return torch.where(alpha.detach().sum((-2, -1)).isnan(), torch.nan, found)
 
 
 def mse_loss(image: Tensor, target: Tensor) -> Tensor:

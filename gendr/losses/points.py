@@ -42,27 +42,27 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
     for name, points in (("first", first), ("second", second)):
         check_float(name, points)
         sizes = check_shape(name, points, "[N, 3] or [B, N, 3]")
-        if sizes["N"] == 0 or sizes.get("B") == 0:
+        if sizes["N"] == 0:
             raise ValueError(f"{name} must hold at least one point, got {shape_text(points.shape)}")
         check_finite(name, points)
     check_like("second", second, "first", first)
     a, b = (x[None] if x.ndim == 2 else x for x in (first, second))
     batch = _common_batch(len(a), len(b), "point sets")
-    total = a.new_zeros(())
+    total = a[:0].sum() + b[:0].sum()  # 0, which an empty batch has
     for one, other in zip(a.expand(batch, -1, -1), b.expand(batch, -1, -1), strict=True):
         to_other, to_one = nearest_indices(one, other)
         for x, y, index in ((one, other, to_other), (other, one, to_one)):
             gap = x - gathered(y, index)
             distance = gap.square().sum(-1) if squared else torch.linalg.vector_norm(gap, dim=-1)
             total = total + distance.mean() / 2
-    return total / batch
+    return total / max(batch, 1)
 
 
 def _common_batch(first: int, second: int, what: str) -> int:
     """The size that two batches broadcast to."""
     if 1 not in (first, second) and first != second:
         raise ValueError(f"batches must be equal or 1, got {first} and {second} {what}")
-    return max(first, second)
+    return second if first == 1 else first
 
 
 def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

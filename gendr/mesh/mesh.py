@@ -705,7 +705,8 @@ class Mesh:
         else:
             parts = centred.split(list(self.vertex_counts))
             size = torch.stack([length(p).amax() for p in parts])
-        if not bool((size > 0).all()):
+        if not bool(((size > 0) & size.isfinite()).all()):
+            check_finite("vertices", self._vertices)
             point = int((size <= 0).nonzero()[0])
             raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
         out = self.with_vertices(centred / self._per_vertex(size[:, None]))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_shape
-from gendr._common.tracing import matmul
+from gendr._common.tracing import all_hold, is_traced, matmul
 from gendr.mesh.camera_arguments import TensorKind
 
 # How far R R^T may be from the identity: poses in files carry four digits, pose optimisation and
@@ -75,7 +75,7 @@ def rotation_6d_to_matrix(six: Tensor) -> Tensor:
     first = direction(value[..., :3], "the first row of six")
     second = value[..., 3:] - (first * value[..., 3:]).sum(-1, keepdim=True) * first
     limit = PARALLEL * torch.linalg.vector_norm(value[..., 3:].detach(), dim=-1)
-    if bool((torch.linalg.vector_norm(second.detach(), dim=-1) <= limit).any()):
+    if not all_hold(torch.linalg.vector_norm(second.detach(), dim=-1) > limit):
         raise ValueError("the rows of six are zero or parallel; they span no plane")
     second = direction(second, "the second row of six")
     return torch.stack([first, second, torch.linalg.cross(first, second)], -2)
@@ -116,7 +116,7 @@ def direction(vector: Tensor, name: str) -> Tensor:
         ValueError: If one has length 0.
     """
     length = torch.linalg.vector_norm(vector, dim=-1, keepdim=True)
-    if bool((length.detach() == 0).any()):
+    if not all_hold(length.detach() != 0):
         raise ValueError(f"{name} has length 0 and no direction")
     return vector / length
 
@@ -132,6 +132,8 @@ def check_orthonormal(rotation: Tensor, name: str, sign: int) -> None:
     Raises:
         ValueError: If one is not.
     """
+    if not len(rotation) or is_traced():
+        return
     matrix = rotation.detach()
     eye = torch.eye(3, dtype=matrix.dtype, device=matrix.device)
     error = (matmul(matrix, matrix.mT) - eye).abs().amax(dim=(-2, -1))

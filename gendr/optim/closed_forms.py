@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gendr._common.checks import check_float, check_index, check_like, check_shape, shape_text
-from gendr._common.tracing import in_single
+from gendr._common.checks import check_classes, check_float, check_like, check_shape, shape_text
+from gendr._common.tracing import all_hold, in_single
 from gendr.optim.curvature import Derivatives
 
 
@@ -52,7 +52,7 @@ class SoftmaxCrossEntropy(nn.Module):
                     f"target must have one class for each of {len(output)} outputs, got "
                     f"{shape_text(target.shape)}"
                 )
-            check_index("target", target, output.shape[1], "classes")
+            check_classes(target, output.shape[1])
             return F.one_hot(target.long(), output.shape[1]).to(output)
         return _alike(output, target, most=math.inf)
 
@@ -75,7 +75,7 @@ class BinaryCrossEntropy(nn.Module):
             ValueError: if the shapes differ, or numbers are out of range or NaN.
         """
         p = _alike(output, target)
-        if not bool(((output >= 0) & (output <= 1)).all()):
+        if not all_hold((output >= 0) & (output <= 1)):
             raise ValueError(
                 f"output must have probabilities in [0, 1], got {output.min():g} to "
                 f"{output.max():g}; scores belong to SigmoidBinaryCrossEntropy"
@@ -131,7 +131,12 @@ def _alike(output: Tensor, target: Tensor, most: float = 1.0) -> Tensor:
     """The target if it is like the output, and its numbers are probabilities."""
     y = check_float("output", output)
     p = check_like("target", check_float("target", target), "output", y)
-    if not bool(((p >= 0) & (p <= most)).all()):
+    if p.shape != y.shape or y.ndim < 2:
+        raise ValueError(
+            "output and target must have one shape, [N, ...], got "
+            f"{shape_text(y.shape)} and {shape_text(p.shape)}"
+        )
+    if not all_hold((p >= 0) & (p <= most)):
         raise ValueError(
             f"target must have probabilities {'in [0, 1]' if most == 1 else '>= 0'}, got "
             f"{p.min():g} to {p.max():g}"

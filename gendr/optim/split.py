@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_float, shape_text
-from gendr._common.tracing import in_single
+from gendr._common.tracing import in_single, refuse_transforms
 from gendr.optim.curvature import SampleLoss, checked_loss
 from gendr.optim.steps import GradientStep, NewtonStep, Step
 
@@ -68,6 +68,7 @@ def checked_output(output: Tensor) -> Tensor:
         TypeError: if it is no tensor of floats.
         ValueError: if it is a single number, empty, or without a gradient.
     """
+    refuse_transforms("a step of a split")
     y = check_float("output", output)
     if y.ndim == 0 or not y.numel():
         raise ValueError(

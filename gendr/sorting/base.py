@@ -7,6 +7,7 @@ input, reverse the result for a descending order, and make it hard if wanted.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -206,7 +207,7 @@ def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
 
 def stacked(x: Tensor, dims: int) -> Tensor:
     """The last dimensions of x as one batch [B, ...]; -1 for B is ambiguous if they are empty."""
-    return x.reshape(x.shape[:-dims].numel(), *x.shape[-dims:])
+    return x.reshape(math.prod(x.shape[:-dims]), *x.shape[-dims:])  # numel() fixes sizes in graphs
 
 
 def gumbel(x: Tensor, noise: float) -> Tensor:

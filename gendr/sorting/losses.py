@@ -37,7 +37,15 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.ranges import saturated
-from gendr._common.tracing import all_hold, in_single, is_for_onnx, is_traced, matmul
+from gendr._common.tracing import (
+    all_hold,
+    in_single,
+    is_for_onnx,
+    is_traced,
+    matmul,
+    running_max,
+    stable_argsort,
+)
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -133,10 +141,10 @@ def permutation_matrix(values: Tensor, ties: str = "first", mask: Tensor | None 
 
 def _order(values: Tensor, mask: Tensor | None) -> Tensor:
     """The stable argsort [..., n], what is absent last."""
-    order = values.argsort(dim=-1, stable=True)
+    order = stable_argsort(values)
     if mask is None:
         return order
-    return order.gather(-1, (~mask).gather(-1, order).byte().argsort(dim=-1, stable=True))
+    return order.gather(-1, stable_argsort((~mask).gather(-1, order).byte()))
 
 
 def with_largest(values: Tensor, mask: Tensor | None) -> Tensor:
@@ -169,8 +177,8 @@ def rank_range(values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tens
     rises = ascending[..., 1:] != ascending[..., :-1]
     starts = torch.nn.functional.pad(rises, (1, 0), value=True)
     ends = torch.nn.functional.pad(rises, (0, 1), value=True)
-    first = torch.where(starts, place, 0).cummax(-1).values
-    last = torch.where(ends, place, n).flip(-1).cummin(-1).values.flip(-1)
+    first = running_max(torch.where(starts, place, 0))
+    last = -running_max(torch.where(ends, -place, -n).flip(-1)).flip(-1)
     first, last = (torch.empty_like(order).scatter(-1, order, rank) for rank in (first, last))
     return first, last if mask is None else torch.minimum(last, mask.sum(-1, keepdim=True))
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_number
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import is_for_onnx, is_traced, running_max
 from gendr.sorting.losses import (
     checked_gains,
     checked_pair,
@@ -112,7 +112,7 @@ def _ranked(lists: _Lists, worth: Tensor) -> _Ranked:
     rises[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     if not is_traced() and bool(rises.all()):
         return _Ranked(worth, place, torch.ones_like(place))
-    before = torch.where(rises, place, 0).cummax(-1).values
+    before = running_max(torch.where(rises, place, 0))
     ties = torch.zeros_like(place).scatter_add(-1, before, torch.ones_like(place))
     sums = torch.zeros_like(worth).scatter_add(-1, before, worth)
     ties = ties.gather(-1, before)
@@ -155,7 +155,8 @@ def _hits(
 ) -> tuple[_Lists, _Ranked, Tensor]:
     """Lists, how likely each rank is relevant, and how many are [...]."""
     lists = _lists(scores, target, mask, indexes)
-    relevant = present(lists.target > check_number("threshold", threshold), lists.mask)
+    relevant = lists.target > check_number("threshold", threshold)
+    relevant = relevant if lists.mask is None else relevant & lists.mask
     return lists, _ranked(lists, relevant), relevant.sum(-1).double()
 
 
@@ -233,9 +234,11 @@ def reciprocal_rank(
 
 
 def _choices(n: Tensor, k: Tensor) -> Tensor:
-    """The logarithm of the number of choices of k among n."""
-    n = n.double()
-    return torch.lgamma(n + 1.0) - torch.lgamma(k + 1.0) - torch.lgamma(n - k + 1.0)
+    """The logarithm of the number of choices of k among n, [..., m], of 0 .. m; k may be beyond."""
+    logs = torch.arange(1, n.shape[-1] + 1, dtype=torch.float64, device=n.device).log()
+    logs = torch.nn.functional.pad(logs.cumsum(0), (1, 0))  # of factorials, from 0
+    n, k = n.long(), k.long().clamp(min=0)
+    return logs[n] - logs[k] - logs[(n - k).clamp(min=0)]
 
 
 def spearman(
@@ -333,6 +336,8 @@ def _tied(values: Tensor, mask: Tensor | None) -> Tensor:
 
 def _inversions(values: Tensor) -> Tensor:
     """How many pairs [...] of integers [..., n] are in descending order, by merging."""
+    if is_for_onnx():  # which has no word for searches: pair by pair
+        return (values[..., :, None] > values[..., None, :]).triu(1).sum((-2, -1)).double()
     n, size = values.shape[-1], _BLOCK
     while size < n:
         size *= 2

@@ -76,7 +76,8 @@ def check_mask(
             return mask
         raise RuntimeError(
             "a mask is not made for torch.compile and torch.func: how long lists are is not known "
-            "while they trace; leave the call out of the graph by torch.compiler.disable"
+            "while they trace; leave the call out of the graph by torch.compiler.disable, or give "
+            "a loss of rankings another method than a network"
         )
     return None if bool(mask.all()) else mask
 

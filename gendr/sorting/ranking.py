@@ -30,7 +30,14 @@ from gendr._common.checks import (
     check_tensor,
     shape_text,
 )
-from gendr._common.tracing import all_hold, is_plain, is_traced, matmul
+from gendr._common.tracing import (
+    all_hold,
+    is_plain,
+    is_traced,
+    matmul,
+    running_log_sum_exp,
+    stable_argsort,
+)
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, check_symmetric, scale_of
@@ -202,7 +209,10 @@ class _Sorting(RankingLoss):
         low, high = scores.detach().aminmax(dim=-1, keepdim=True)
         # Ranks of the permutahedron pool whole lists that are not further apart than they are long.
         widths = 100.0 + scores.shape[-1] * isinstance(self.method, FastSort)
-        gap = widths / torch.as_tensor(self.method.steepness).detach().amin().to(scores)
+        steepness = self.method.steepness
+        if isinstance(steepness, Tensor):
+            steepness = steepness.detach().flatten().amin(0).to(scores)
+        gap = widths / steepness
         behind = 2 * low - high - gap if descending else 2 * high - low + gap
         return torch.where(mask, scores, behind), None
 
@@ -257,7 +267,7 @@ class NDCGLoss(_Sorting):
             ranks = self._ranks(scores, mask)
             return 1 - ndcg_of_ranks(ranks, target, self.gain, descending=True, mask=mask)
         if isinstance(self.method, NetworkSort):  # whose P sees in what order entries come
-            order = scores.detach().argsort(dim=-1, stable=True)
+            order = stable_argsort(scores.detach())
             scores, target = scores.gather(-1, order), target.gather(-1, order)
             mask = None if mask is None else mask.gather(-1, order)
         keys, rest = self._apart(scores, mask, True)
@@ -421,15 +431,15 @@ class ListMLE(RankingLoss):
 
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         """The negative logarithm of the likelihood."""
-        order = scores.detach().argsort(dim=-1, descending=True, stable=True)
+        order = stable_argsort(scores.detach(), descending=True)
         for keys in (target,) if mask is None else (target, mask.byte()):  # those absent last
-            again = keys.gather(-1, order).argsort(dim=-1, descending=True, stable=True)
+            again = stable_argsort(keys.gather(-1, order), descending=True)
             order = order.gather(-1, again)
         ordered = scores.gather(-1, order)
         inside = None if mask is None else mask.gather(-1, order)
         if inside is not None:
             ordered = ordered.masked_fill(~inside, _lowest(scores))
-        rest = ordered.flip(-1).logcumsumexp(-1).flip(-1)
+        rest = running_log_sum_exp(ordered.flip(-1)).flip(-1)
         return present(rest - ordered, inside)[..., : self.k].sum(-1)
 
 
@@ -647,7 +657,7 @@ class LambdaLoss(RankingLoss):
         one = torch.ones_like(gains[..., 0])
         gains = gains * normalised(one, gains, by_rank[: self.k])[..., None]
         keys = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
-        order = keys.argsort(dim=-1, descending=True, stable=True)
+        order = stable_argsort(keys, descending=True)
         place = order.argsort(dim=-1)  # from 0
         discount = by_rank[place]
         distance = (place[..., :, None] - place[..., None, :]).abs()

@@ -122,8 +122,8 @@ def _centred(x: Tensor, steepness: Number) -> Tensor:
     the steepness overflows; the parts on either side are independent, so that each may be shifted.
     """
     keys, order = x.detach().sort(dim=-1)
-    number = float(steepness.detach() if isinstance(steepness, Tensor) else steepness)
-    widest = min(4 * _FAR / number, sys.float_info.max)
+    number = torch.as_tensor(steepness, dtype=x.dtype, device=x.device).detach()
+    widest = (4 * _FAR / number).clamp(max=sys.float_info.max)
     gaps = keys.diff(dim=-1)
     if is_traced() or bool((gaps > widest).any()):
         keys = _running_sum(gaps.clamp(max=widest))

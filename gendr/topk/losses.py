@@ -19,10 +19,10 @@ from torch.nn import functional
 from gendr._common.checks import (
     Reduction,
     check_choice,
+    check_classes,
     check_count,
     check_device,
     check_finite,
-    check_index,
     check_integer,
     check_number,
     check_reduction,
@@ -31,7 +31,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.tensor_cache import TensorCache
-from gendr._common.tracing import breaking_graphs_for_masks, is_traced
+from gendr._common.tracing import breaking_graphs_for_masks, is_traced, stable_argsort
 from gendr._common.words import worded
 from gendr.kernels.operator import Operator
 from gendr.sorting.backends.comparators import has_kernel
@@ -214,9 +214,7 @@ class TopKCrossEntropy(nn.Module):
         if not dense:
             labels = check_integer("target", target)
             is_ignored = labels == self.ignore_index
-            valid = check_index(
-                "target", torch.where(is_ignored, 0, labels), logits.shape[-1], "classes"
-            )
+            valid = check_classes(torch.where(is_ignored, 0, labels), logits.shape[-1])
             if by_row is None and self.p_k.ndim == 2:
                 by_row = self.p_k[valid]
             target = torch.zeros_like(mask).scatter(-1, valid[:, None], ~is_ignored[:, None])
@@ -265,7 +263,7 @@ class TopKCrossEntropy(nn.Module):
             valid = labels
             if self._may_ignore(labels):
                 valid = torch.where(labels == self.ignore_index, 0, labels)
-            check_index("target", valid, logits.shape[-1], "classes")
+            check_classes(valid, logits.shape[-1])
         return self._counted(logits, labels, by_row)
 
     def _counted(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
@@ -350,7 +348,7 @@ class TopKCrossEntropy(nn.Module):
         # of the same score, and the loss has no jumps.
         scores = logits.detach()
         scores = scores if top is None else scores.gather(-1, top)
-        order = scores.masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
+        order = stable_argsort(scores.masked_fill(target > 0, -math.inf))
         top = order if top is None else top.gather(-1, order)
         target, scores = target.gather(-1, order), logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
@@ -479,7 +477,7 @@ class SmoothTopKSVM(nn.Module):
             raise ValueError(
                 f"target must have shape {shape_text(shape)}, got {shape_text(labels.shape)}"
             )
-        labels = check_index("target", labels, n, "classes").reshape(-1, 1)
+        labels = check_classes(labels, n).reshape(-1, 1)
         if known is not None and not bool(known.gather(-1, labels).all()):
             raise ValueError(_ABSENT)
         rows = check_finite("logits", present(rows, known)) / (self.k * self.scale)
@@ -492,6 +490,7 @@ class SmoothTopKSVM(nn.Module):
         losses = self.scale * functional.softplus(1 / self.scale + sums[:, self.k] - with_truth)
         if known is not None:
             losses = torch.where(known.sum(-1) > self.k, losses, 0.0)
+        losses = losses.to(logits.dtype)
         if self.reduction == "none":
             return losses.reshape(shape)
         return losses.mean() if self.reduction == "mean" else losses.sum()
@@ -550,7 +549,7 @@ def topk_accuracy(
             f"scores [..., C] and target [...] must fit, got {shape_text(scores.shape)} and "
             f"{shape_text(labels.shape)}"
         )
-    check_index("target", labels, scores.shape[-1], "classes")
+    check_classes(labels, scores.shape[-1])
     own = scores.gather(-1, labels[..., None])
     is_above = scores >= own
     rank = (is_above if known is None else is_above & known).sum(-1)

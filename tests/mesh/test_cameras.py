@@ -174,6 +174,12 @@ def test_rotation_6d():
     close(rotation_6d_to_matrix(matrix[:, :2].flatten(1)), matrix)
     close(torch.linalg.cross(matrix[:, 0], six[:, :3]), np.zeros((8, 3)))
     assert gradcheck(rotation_6d_to_matrix, six[:2].requires_grad_())
+    close(torch.func.vmap(rotation_6d_to_matrix)(six), rotation_6d_to_matrix(six))
+    close(
+        torch.func.vmap(rotation_angle_between)(matrix, matrix.mT),
+        rotation_angle_between(matrix, matrix.mT),
+    )
+    assert rotation_angle_between(matrix[:0], matrix[:0]).shape == (0,)
     for bad in ([0.0] * 6, [1.0, 0, 0, -2, 0, 0], [1.0, 0, 0, 0, 0, 0]):
         with pytest.raises(ValueError, match=r"parallel|direction"):
             rotation_6d_to_matrix(double(bad))

@@ -505,6 +505,7 @@ def test_bad_arguments_of_moves():
         (lambda: mesh.transformed(torch.ones(4, 4)), ValueError, "affine"),
         (lambda: mesh.normalized("box"), ValueError, "unknown fit 'box'; allowed: cube, sphere"),
         (flat.normalized, ValueError, "mesh 0 has no extent"),
+        (flat.with_vertices(torch.full((3, 3), torch.nan)).normalized, ValueError, "be finite"),
     ):
         with pytest.raises(error, match=message):
             call()

@@ -24,7 +24,7 @@ import torch
 from torch.testing import assert_close
 
 import gendr
-from gendr import relaxed
+from gendr import relaxed, soft
 from gendr.logic import GroupSum, LogicLayer
 from gendr.relaxed.estimators import (
     ContrastiveLoss,
@@ -100,6 +100,8 @@ def test_difftopk():
         difftopk.SmoothTopKLoss(8, k=3, tau=tau)(x, labels),
         SmoothTopKSVM(3, tau)(x, labels),
     )
+    hard = difftopk.SmoothHardTopKLoss(8, k=3, tau=tau)
+    pairs["hard svm"] = hard(5 * x, labels), SmoothTopKSVM(3, tau)(5 * x, labels)
     shares = [0.5, 0.2, 0.3]
     for theirs, ours in (("sort", "network"), ("smce", "softmax")):
         loss = difftopk.TopKCrossEntropyLoss("softsort", 0.5, shares, 8, top1_mode=theirs)
@@ -146,12 +148,28 @@ def test_softtorch():
             softtorch.quantile(x, 0.3, dim=-1, method="softsort", **as_is),
             soft_quantile(x, 0.3, method="softsort", steepness=5.0),
         ),
+        (
+            softtorch.median(x, dim=-1, method="softsort", **as_is).values,
+            soft_quantile(x, 0.5, "softsort", steepness=5.0, interpolation="lower"),
+        ),
+        (
+            softtorch.max(x, dim=-1, method="softsort", **as_is).values,
+            soft_topk(x, 1, "softsort", steepness=5.0).values[..., 0],
+        ),
+        (
+            softtorch.sort_st(x, method="softsort", **as_is).values,
+            soft_sort(x, "softsort", steepness=5.0, hard=True),
+        ),
+        (softtorch.abs(x, softness=s), soft.abs(x, s)),
     ]
     for theirs, ours in pairs:
         assert_both(theirs, ours, x, 1e-9)
     # Its NeuralSort smooths |x_i - x_j|: not the formula of Grover et al.
     theirs = softtorch.argsort(x, method="neuralsort", **as_is)
     assert (theirs - permutation(x, "neuralsort", steepness=5.0)).abs().max() > 0.05
+    y = x.detach().flip(0)
+    assert 0.05 < (softtorch.eq(x, y, softness=s) - soft.equal(x, y, s)).abs().max() < 0.1
+    assert 0.02 < (softtorch.round(x, softness=s) - soft.round(x, s)).abs().max() < 0.05
     # And by default values are squashed first.
     assert softtorch.sort(torch.tensor([1.0, 2.0, 3.0, 100.0])).values[-1] < 99
     assert softtorch.rank(10 * torch.eye(2)).flatten()[1:3].max() > 2.5  # of all, not of a row

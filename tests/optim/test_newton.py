@@ -144,6 +144,10 @@ def test_closed_forms_refuse_what_is_no_probability(bad):
     if bad != 3.0:
         with pytest.raises(ValueError, match="target must have probabilities >= 0, got"):
             SoftmaxCrossEntropy()(y, p)
+    for form in (BinaryCrossEntropy(), SigmoidBinaryCrossEntropy(), SoftmaxCrossEntropy()):
+        for call in (form, form.derivatives):
+            with pytest.raises(ValueError, match=r"must have one shape, \[N, ...\], got \[3, 2\]"):
+                call(y.expand(3, 2), y)
 
 
 def test_classes_by_number():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import refuse_batch
+from gendr._common.tracing import KNOWN_DISTRIBUTIONS, refuse_batch, refuse_onnx
 from gendr.distributions.base import Number
 from gendr.distributions.members.exponential import density as exponential_density
 from gendr.distributions.members.exponential import tails as exponential_tails
@@ -78,6 +78,10 @@ class Gamma(Shaped):
     def examples(cls) -> tuple[StandardDistribution, ...]:
         """Shapes on both sides of 1, and far from it."""
         return tuple(cls(shape) for shape in (0.5, 2.0, 0.05, 1.0, 7.3, 100.0))
+
+    def _shape_for(self, z: Tensor) -> Tensor:
+        refuse_onnx("gamma", KNOWN_DISTRIBUTIONS)
+        return super()._shape_for(z)
 
     def _cdf(self, z: Tensor) -> Tensor:
         shape = self._shape_for(z)

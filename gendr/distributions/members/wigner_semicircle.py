@@ -46,7 +46,8 @@ class WignerSemicircle(Symmetric):
         return torch.where(z > 0, 1 - tail, tail)
 
     def _pdf(self, z: Tensor) -> Tensor:
-        room = (1 - z.clamp(-1, 1)) * (1 + z.clamp(-1, 1))
+        inner = z.clamp(-1, 1)
+        room = (1 - inner) * (1 + inner)
         # The slope is infinite at the ends and counts as 0 there.
         return (
             2

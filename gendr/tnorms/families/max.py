@@ -32,9 +32,8 @@ class Max(TConorm):
             A, S = A.masked_fill(full, 1.0), S.masked_fill(full, 0.0)
             top, rest, full = group.expand(A), group.expand(S), group.expand(full)
             # Above a half s tells apart what a rounds to the same number.
-            best = torch.where(top < 0.5, a == top, torch.where(full, s <= 0, s == rest)).to(
-                a.dtype
-            )
+            near = (full & (s <= 0)) | (~full & (s == rest))
+            best = (((top < 0.5) & (a == top)) | ((top >= 0.5) & near)).to(a.dtype)
             ties = group.expand(group.sum(best))
             if partials:
                 # t(a, 0) = a and t(a, 1) = 1 also on the diagonal.
