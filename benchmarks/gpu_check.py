@@ -246,7 +246,7 @@ def tests(place: Place) -> None:
     """The tests of every Triton backend, and of the renderer those that any backend has to pass."""
     files = sorted(str(x.relative_to(ROOT)) for x in (ROOT / "tests").rglob("test_triton*.py"))
     files += ["tests/rendering/test_backends.py", "tests/rendering/test_compile.py"]
-    _run_tests(place, *files, "--ignore=tests/rendering/test_triton_compile.py")
+    _run_tests(place, *files)
 
 
 def instances(place: Place) -> None:

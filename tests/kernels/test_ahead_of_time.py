@@ -1,7 +1,4 @@
-"""Triton's kernels of every system compile for GPUs that need not be there, and spill nothing.
-
-Those of alpha and of colours: tests/rendering/test_triton_compile.py.
-"""
+"""Triton's kernels of every system compile for GPUs that need not be there, and spill nothing."""
 
 import random
 from collections import Counter
@@ -11,12 +8,27 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
+from gendr import tnorms
+from gendr.distributions import standard_distributions
 from support.ahead_of_time import CAPABILITIES, launches_compiled
 
 LANES = "gates gates_gradients carry_lanes carry_lanes_gradients"
 BOUNDARIES = ("wrap", "clamp", "zero", "cube")
 FILTERS = ("nearest", "linear", "linear-mipmap-nearest", "linear-mipmap-linear")
 ORDERED = "join_layers part_layers layer_gradients"
+LISTED = "face_tables count_faces prefix_chunks scan_tiles fill_lists"
+PIECES = "count_pieces list_pieces"
+
+
+def members():
+    """Every distribution and every family of T-conorms once, with all that can be learnt."""
+    for dist in standard_distributions().values():
+        law = dist.examples()[0]
+        yield str(law), "probabilistic", ["scale", *(["shape"] if law.shape_parameter else [])]
+    for name in tnorms.names():
+        conorm = tnorms.family(name).examples()[0]
+        yield "uniform", str(conorm), ["scale", *(["p"] if conorm.given_p else [])]
+
 
 # By the program of `support.launched`: its arguments, and the kernels that it launches, or those
 # among them that the bounds are of; the most bytes of local memory and the most registers.
@@ -70,11 +82,28 @@ SYSTEMS = {
         )], 16, 168,
     ),
     # Float64 as default changes no kernel.
+    # Small faces and few pixels; lists and pieces, for the tiles of large images; what is learnt.
     "rendered": (
         [(("uniform", "probabilistic", ["scale"]),
           "depth_ranges project_faces face_tables alpha_tiles face_tables softmax_tiles "
-          "softmax_gradients alpha_gradients project_gradients")], 0, 255,
+          "softmax_gradients alpha_gradients project_gradients"),
+         (("logistic", "probabilistic", [], 768, 2),
+          f"depth_ranges project_faces {LISTED} alpha_tiles join_segments {LISTED} softmax_tiles "
+          f"{PIECES} softmax_gradients join_pieces {PIECES} alpha_gradients join_pieces "
+          "project_gradients"),
+         (("logistic", "yager(p=2)", ["scale", "p"], 16, 2),
+          f"depth_ranges project_faces {LISTED} alpha_tiles join_segments {LISTED} softmax_tiles "
+          "softmax_gradients alpha_gradients through_totals project_gradients")], 0, 255,
     ),
+    # Four programs of 128 threads share a multiprocessor.
+    "screen": (
+        [(("uniform", "probabilistic", 768),
+          f"face_tables alpha_tiles {PIECES} alpha_gradients join_pieces face_tables "
+          "nearest_tiles"),
+         *((case, "face_tables alpha_tiles alpha_gradients face_tables nearest_tiles")
+           for case in (("logistic", "yager(p=2)", 32), ("heaviside", "max", 32)))], 0, 128,
+    ),
+    "members": ([(case, "") for case in members()], 64, 255),
 }  # fmt: skip
 
 
@@ -88,7 +117,8 @@ def test_kernels_compile_and_spill_nothing(program, request, seed):
         draw = random.Random(seed).choice
         cases, capabilities = [draw(cases)], [draw(CAPABILITIES)]
     for case, kernels in cases:
-        found = launches_compiled(program, [case], capabilities)
+        called = "rendered" if program == "members" else program
+        found = launches_compiled(called, [case], capabilities)
         counted = [x for x in found if program != "layers" or x[0] in ORDERED.split()]
         wanted = Counter(kernels.split() * len(capabilities))
         assert found

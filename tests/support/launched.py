@@ -25,6 +25,7 @@ from gendr.photos.splatting import Splats, splats
 from gendr.photos.splatting import triton as splats_backend
 from gendr.rendering.backends.triton import backend as rendering_backend
 from gendr.rendering.backends.triton import tiles
+from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.backends.triton import backend as sorting_backend
 from gendr.sorting.backends.triton import isotonic
@@ -131,22 +132,33 @@ def layers(dist: str, tconorm: str, sort: str, channels: int) -> None:
     scene.found("triton", torch.float32, sort=sort)
 
 
-def rendered(dist: str, tconorm: str, learnable: list[str]) -> None:
+def rendered(dist: str, tconorm: str, learnable: list[str], size: int = 16, level: int = 0) -> None:
     """A picture in float32 where float64 is the default, with learnt parameters."""
     _serving(rendering_backend)
+    tiles.Capacity.of_step = lambda self, totals: (4096, 8)
     torch.set_default_dtype(torch.float64)
     mesh, camera = (
-        x.to(torch.float32) for x in (gendr.mesh.icosphere(0), gendr.look_at(3.0, 20.0, 0.0))
+        x.to(torch.float32) for x in (gendr.mesh.icosphere(level), gendr.look_at(3.0, 20.0, 0.0))
     )
     vertices = mesh.vertices.requires_grad_()
-    renderer = gendr.Renderer(16, dist, tconorm, 0.1, backend="triton", learnable=learnable)
+    renderer = gendr.Renderer(size, dist, tconorm, 0.1, backend="triton", learnable=learnable)
     out = renderer(mesh.with_vertices(vertices), camera)
     (out.alpha.sum() + out.rgb.sum()).backward()
+
+
+def screen(dist: str, tconorm: str, size: int) -> None:
+    """Triangles on the screen: a silhouette, and which of them are nearest."""
+    _serving(rendering_backend)
+    faces = soup(1, 9, 3, torch.float32).requires_grad_()
+    gendr.silhouette(faces, size, dist, tconorm, 0.1, backend="triton").sum().backward()
+    corners = ScreenFaces(faces[0, ..., :2].detach(), (0, 9))
+    clip = torch.zeros(9, 3, 4, dtype=torch.float64)
+    rendering_backend.nearest(corners, ImageSize(size, size), clip)
 
 
 PROGRAMS: dict[str, Callable[..., None]] = {
     program.__name__: program
     for program in (
-        selection, comparators, projections, gates, primitives, triangles, layers, rendered
+        selection, comparators, projections, gates, primitives, triangles, layers, rendered, screen
     )
 }  # fmt: skip

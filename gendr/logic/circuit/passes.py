@@ -1,15 +1,13 @@
 """Passes that make a circuit smaller and keep its function.
 
-`fold` folds constants and takes buffers and inverters into the gates that read them; `share` makes
-one gate of all that compute the same, or its complement, from the same operands; `prune` drops
-gates that no output depends on. Each is a function from netlists to netlists, and `simplify`, which
-runs them, compares the function before and after each: at all inputs if there are few, else at
-random ones.
+`share` folds constants, takes buffers and inverters into the gates that read them, and makes one
+gate of all that compute the same, or its complement, from the same operands; `prune` drops gates
+that no output depends on. Each is a function from netlists to netlists, and `simplify`, which runs
+them, compares the function before and after each: at all inputs if there are few, else at random
+ones.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,18 +23,21 @@ _FALSE, _TRUE = -2, -1
 _NOT = 12  # the id of "not_a"
 
 
-def fold(circuit: Netlist) -> Netlist:
-    """Fold constants, and take buffers and inverters into the gates that read them.
+def share(circuit: Netlist) -> Netlist:
+    """Make one gate of all that compute the same or its complement, and fold the others into it.
 
     What is left are gates that depend on both of their operands, which are different; and behind
     them, for outputs that need it, inverters of inputs and constants.
     """
-    return _rebuilt(circuit, sharing=False)
-
-
-def share(circuit: Netlist) -> Netlist:
-    """Make one gate of all that compute the same or its complement; folds too."""
-    return _rebuilt(circuit, sharing=True)
+    builder = _Builder(circuit.inputs)
+    literals = [2 * k for k in range(circuit.inputs)]
+    for gate, a, b in zip(
+        circuit.ids.tolist(), circuit.a.tolist(), circuit.b.tolist(), strict=True
+    ):
+        literals.append(builder.literal(gate, literals[a], literals[b]))
+    outputs = [builder.output(literals[signal]) for signal in circuit.outputs.tolist()]
+    ids, a, b = ([gate[k] for gate in builder.gates] for k in range(3))
+    return netlist(circuit.inputs, ids, a, b, outputs)
 
 
 def prune(circuit: Netlist) -> Netlist:
@@ -64,20 +65,11 @@ def prune(circuit: Netlist) -> Netlist:
     )
 
 
-PASSES: tuple[Callable[[Netlist], Netlist], ...] = (fold, share, prune)
-
-
-def simplify(
-    circuit: Netlist,
-    passes: Sequence[Callable[[Netlist], Netlist]] = PASSES,
-    *,
-    check: bool = True,
-) -> Netlist:
-    """Run passes, one after the other.
+def simplify(circuit: Netlist, *, check: bool = True) -> Netlist:
+    """Run the passes, one after the other.
 
     Args:
         circuit: the circuit.
-        passes: the passes.
         check: whether to compare the function before and after each.
 
     Raises:
@@ -86,12 +78,12 @@ def simplify(
     circuit.check()
     rows = stimuli(circuit.inputs) if check else np.empty((circuit.inputs, 0), np.uint64)
     before = circuit.evaluate(rows)
-    for each in passes:
+    for each in (share, prune):
         circuit = each(circuit)
         if not np.array_equal(circuit.evaluate(rows), before):
             raise RuntimeError(
-                f"the pass {getattr(each, '__name__', each)!r} has changed the function of the "
-                "circuit; this is a bug: please report it, and go on without it"
+                f"the pass {each.__name__!r} has changed the function of the circuit; this is a "
+                "bug: please report it, and go on without it"
             )
     return circuit
 
@@ -143,10 +135,10 @@ def _unary(at_zero: int, at_one: int, literal: int) -> int:
 class _Builder:
     """The new gates, as they come."""
 
-    def __init__(self, inputs: int, *, sharing: bool) -> None:
+    def __init__(self, inputs: int) -> None:
         self.inputs = inputs
         self.gates: list[tuple[int, int, int]] = []
-        self._known: dict[tuple[int, int, int], int] | None = {} if sharing else None
+        self._known: dict[tuple[int, int, int], int] = {}
         self._last: dict[tuple[int, int, int], int] = {}  # gates that outputs need
 
     def literal(self, table: int, a: int, b: int) -> int:
@@ -170,8 +162,6 @@ class _Builder:
         return self._gate(table, a >> 1, b >> 1)
 
     def _gate(self, table: int, a: int, b: int) -> int:
-        if self._known is None:
-            return self._new(table, a, b)
         if a > b:
             table, a, b = _swapped(table), b, a
         inverted = table >> 3  # of a gate and its complement, the one that is 0 at 00
@@ -200,15 +190,3 @@ class _Builder:
         if key not in self._last:
             self._last[key] = self._new(*key) >> 1
         return self._last[key]
-
-
-def _rebuilt(circuit: Netlist, *, sharing: bool) -> Netlist:
-    builder = _Builder(circuit.inputs, sharing=sharing)
-    literals = [2 * k for k in range(circuit.inputs)]
-    for gate, a, b in zip(
-        circuit.ids.tolist(), circuit.a.tolist(), circuit.b.tolist(), strict=True
-    ):
-        literals.append(builder.literal(gate, literals[a], literals[b]))
-    outputs = [builder.output(literals[signal]) for signal in circuit.outputs.tolist()]
-    ids, a, b = ([gate[k] for gate in builder.gates] for k in range(3))
-    return netlist(circuit.inputs, ids, a, b, outputs)
