@@ -243,7 +243,7 @@ def test_backends_are_listed_by_operator():
     assert found["rendering"] == gendr.backends()
     for operator in (
         "rendering.ordered", "primitives.texture", "sorting.ranks", "logic.gates", "relaxed",
-        "topk.mask", "topk.losses", "splatting.project", "rendering.project",
+        "topk.mask", "topk.losses", "losses.cosines", "splatting.project", "rendering.project",
     ):  # fmt: skip
         assert found[operator]["reference"] is None, operator
         assert found[operator]["cpu"] is None, operator

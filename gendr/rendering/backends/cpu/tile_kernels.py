@@ -575,8 +575,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
     down = (size[0] + SIDE - 1) // SIDE
     block, width = new_block(), alpha.shape[2]
     # A tile may reach beyond the rows, by less than its side.
-    first = (start - 1) * SIDE * width
-    sums = np.zeros((stop - start + 2) * SIDE * width)
+    sums = np.empty((min(stop - start, down) + 2) * SIDE * width)
     cursor, columns, tiles = block[0], pointer(block[1]), block[2]
     cutoff = np.float32(formulas.cutoff)
     cdf, sf, g = shifted(columns, CDF), shifted(columns, SF), shifted(columns, GENERATOR)
@@ -584,6 +583,9 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
     for b in range(start // down, (stop - 1) // down + 1):
         rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
+        above = b * down * SIDE
+        first = (above + rows[0] - SIDE) * width
+        sums[:] = 0.0
         while True:
             n = next_tiles(
                 corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, width, block, False,
@@ -596,7 +598,6 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
             call_generator(formulas.generator, a, s, n * SINGLES, image[FAMILY_P], g)
             for k in range(n):
                 _add(k * SINGLES, a, g, cutoff, tiles[k] - first, width, sums)
-        above = b * down * SIDE
         begin, end = (above + rows[0]) * width, (above + rows[1]) * width
         for i in range(begin, end, STRIDE):
             n = min(end - i, STRIDE)

@@ -158,11 +158,14 @@ def softmax_tiles(
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if formulas.reversed else cdf
     # A tile may reach beyond the rows, by less than its side.
-    wide, before = sums.shape[2], (start - 1) * SIDE
-    own = np.zeros((CHANNELS, (stop - start + 2) * SIDE, wide), np.float32)
+    wide = sums.shape[2]
+    own = np.empty((CHANNELS, (min(stop - start, down) + 2) * SIDE, wide), np.float32)
+    behind = np.float32(math.exp(max((depths[1] - depths[2]) * depths[0], -700.0)))
     for b in range(start // down, (stop - 1) // down + 1):
         rows = (SIDE * max(start - b * down, 0), SIDE * min(stop - b * down, down))
         cursor[FACE], cursor[ROW], image = offsets[b], -1, images[b]
+        before = b * down * SIDE + rows[0] - SIDE
+        own[:] = np.float32(0.0)
         while True:
             n = next_tiles(
                 corners, boxes, offsets[b + 1], rows, b, image[RADIUS], size, wide, block, False,
@@ -184,14 +187,11 @@ def softmax_tiles(
                         k * SINGLES, a, cutoff, memory, columns, tiles[k] - before * wide, wide,
                         own.shape[1] * wide, pointer(own),
                     )  # fmt: skip
-    behind = np.float32(math.exp(max((depths[1] - depths[2]) * depths[0], -700.0)))
-    for t in range(start, stop):
-        first, count = t // down * height + t % down * SIDE, min(SIDE, height - t % down * SIDE)
-        for y in range(count):
-            i = t * SIDE + y
+        for y in range(rows[0], min(rows[1], height)):
+            i = b * down * SIDE + y
             k = i - before
             for x in range(width):
-                pixel = (first + y) * width + x
+                pixel = (b * height + y) * width + x
                 whole = own[3, k, x] + behind
                 inverse = np.float32(1.0) / whole if whole > 0.0 else np.float32(0.0)
                 for c in range(3):
