@@ -134,7 +134,7 @@ def test_a_warm_call_enters_few_functions_of_ours(monkeypatch):
         r"\| (\d+) \| (\d+) \| \d+ \| (\d+) \|", "\n".join(import_module("house").ways())
     )
     calls = [(int(forward), int(back)) for _, forward, back in found]
-    assert [a <= b for (a, _), b in zip(calls, (120, 40, 130), strict=True)] == [True] * 3, calls
+    assert [a <= b for (a, _), b in zip(calls, (100, 36, 130), strict=True)] == [True] * 3, calls
     assert calls[0][1] <= 40, calls
 
 

@@ -158,6 +158,7 @@ def _alpha_forward(
     run(
         kernels.alpha_rows, faces.images * size.height, tuple(tables),
         tuple(formulas_of(aggregation.coverage, aggregation.tconorm, slopes=False)), totals, ties,
+        alone=is_small(tables.boxes),
     )  # fmt: skip
     total = torch.from_numpy(totals)
     if aggregation.tconorm.kind == "max":
@@ -243,6 +244,7 @@ def _alpha_backward(
     run(
         kernels.backward_faces, count, tuple(tables), tuple(formulas),
         (pixel_grads.numpy(), a.numpy(), s.numpy(), ties), grad_corners, grad_scalars,
+        alone=is_small(tables.boxes),
     )  # fmt: skip
     found: list[Any] = [grad_corners] + [None] * 4
     if scalars:
