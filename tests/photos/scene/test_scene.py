@@ -569,6 +569,7 @@ def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
         on = (cloud.normals @ water.normal) > 0.99
         np.testing.assert_allclose(y[on], rooms.FLOOR, atol=0.02)
         assert on.mean() > 0.1
+        assert not fused(scene, files, fusion.FusionSettings(mirrors=False)).mirrors
 
 
 def test_scores_forgive_exposures_and_veils(room):
