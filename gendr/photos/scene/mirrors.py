@@ -212,8 +212,10 @@ class Mirror:
 
     def within(self, points: Array) -> Array:
         """Which points [P, 3] of the plane are part of it."""
-        flat = points @ self.axes.T
-        return (flat @ self.border[:, :2].T + self.border[:, 2] <= 0).all(1)
+        flat, found = points @ self.axes.T, np.ones(len(points), bool)
+        for side in self.border:
+            found &= flat @ side[:2] <= -side[2]
+        return found
 
     def met(self, scene: Scene, i: int) -> Array:
         """The inverse depths [H, W] of what a photo shows of it, were nothing before it; 0 else."""
