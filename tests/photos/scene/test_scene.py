@@ -264,6 +264,9 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert scene.names[1] in apart
     assert "moved" in apart
     assert scene.names[0] not in bare + apart
+    assert found.facts["mirrors"] == []
+    (water,) = command.warnings_of([], {**found.facts, "mirrored": 0.2})
+    assert "still water: 20.0% of all pixels" in water
 
 
 def test_no_overlap_is_said(tmp_path):
