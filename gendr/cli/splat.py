@@ -33,6 +33,7 @@ from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
 from gendr.photos import load_points, view_sizes, visual, visual_hull
 from gendr.photos.scene.build import SceneSettings, build
+from gendr.photos.scene.fusion import FusionSettings
 from gendr.photos.scene.model import read_scene
 from gendr.photos.splatting import (
     Photos,
@@ -301,7 +302,9 @@ def _surface(
     session = Session("surface", None, quiet=args.quiet, at_once=True)
     with TemporaryDirectory() as folder, session, session.part("stereo") as tell:
         faces = settings.triangles or max(500, round(FACES * height * width))
-        found = build(scene, Path(folder), SceneSettings(faces=faces, finer=1.0), tell)
+        # What water mirrors looks as if it were below: no surface, but what splats are to show.
+        how = SceneSettings(faces=faces, finer=1.0, fusion=FusionSettings(mirrors=False))
+        found = build(scene, Path(folder), how, tell)
     ground, origin = found.cloud.ground, torch.from_numpy(scene.origin)
     below = None if ground is None else ground.beneath(scene).with_origin(origin)
     mesh = found.mesh.with_origin(origin)

@@ -51,6 +51,7 @@ class FusionSettings:
         relative: by which depths may differ.
         least: photos, of as many as have a point in their frames.
         sure: the largest cost of a pixel by which the ground is found.
+        mirrors: whether what still water mirrors is put onto it.
     """
 
     limit: float = 0.6
@@ -59,6 +60,7 @@ class FusionSettings:
     relative: float = 0.01
     least: int = 3
     sure: float = 0.3
+    mirrors: bool = True
 
 
 @final
@@ -178,9 +180,9 @@ def fused(
     if flat:
         points, normals = (np.concatenate(part) for part in zip(*flat, strict=True))
         photo = np.repeat(used, [len(part) for part, _ in flat])
-        mirrors = find_mirrors(
-            scene, Depths(depths, offsets[:-1], widths, heights), points, normals, photo, up
-        )
+        if settings.mirrors:
+            maps = Depths(depths, offsets[:-1], widths, heights)
+            mirrors = find_mirrors(scene, maps, points, normals, photo, up)
         for k, mirror in enumerate(mirrors):
 
             def leveled(i: int, mirror: Mirror = mirror, k: int = k) -> None:
@@ -195,6 +197,8 @@ def fused(
             )
             points, normals, photo = points[real], normals[real], photo[real]
         ground = find_ground(scene, points, normals)
+        flat.clear()
+        del points, normals, photo
     if ground is not None:
 
         def assume(i: int, ground: Ground, *, last: bool) -> Array:
@@ -257,11 +261,11 @@ def fused(
     for i, where in sky.items():
         own = depths[per_photo[i]].reshape(where.shape)
         own[where & (own == 0)] = -1
-    maps = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
+    parted = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
     points, normals, colors, first, places, views = joined
     return Cloud(
         points, normals, colors, first, places, views, matched, kept, ground_share, plain_share,
-        maps, ground, mirrors, mirrored,
+        parted, ground, mirrors, mirrored,
     )  # fmt: skip
 
 

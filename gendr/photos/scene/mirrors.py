@@ -97,10 +97,10 @@ class _Judges:
         )  # fmt: skip
         return found, shown
 
-    def candidates(self, normal: Array, patterns: _Patterns) -> list[float]:
-        """The heights of planes that may mirror, those by which patterns agree best first.
+    def candidates(self, normal: Array) -> tuple[Array, Array, Array]:
+        """Planes that may mirror, as far as places tell.
 
-        What stands in water may as well go on below it, as far as places tell.
+        Returns: their heights [C], and what `partners` finds for each.
         """
         used = [i for i in range(len(self.scene)) if self.scene.neighbours[i]]
         top = float((self.centres[used] @ normal).max())
@@ -108,19 +108,14 @@ class _Judges:
         found, shown = self.partners(np.tile(normal, (len(heights), 1)), heights)
         there, empty = ((found == kind).sum(1) for kind in (THERE, EMPTY))
         good = (there >= _LEAST * len(self.points)) & (there >= _SURE * (there + empty))
-        score = np.zeros(len(heights))
-        for k in np.flatnonzero(good):
-            rows = np.flatnonzero(found[k] == THERE)
-            score[k] = patterns.alike(self, rows, shown[k, rows], normal, float(heights[k]))[1]
-        peaks = [k for k in range(len(score)) if score[k] == score[max(0, k - 2) : k + 3].max() > 0]
-        return [float(heights[k]) for k in sorted(peaks, key=lambda k: -score[k])[:_COMPARED]]
+        return heights[good], found[good], shown[good]
 
 
 class _Patterns:
     """Photos of one size, by which planes are compared."""
 
-    def __init__(self, scene: Scene, side: int) -> None:
-        self.scene = scene.smaller(side)
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
         greys = [image.mean(2, dtype=np.float32).round().astype(np.uint8)
                  for image in self.scene.images]  # fmt: skip
         shapes = np.array([grey.shape for grey in greys], np.int64)
@@ -130,8 +125,8 @@ class _Patterns:
 
     def alike(
         self, judges: _Judges, rows: Array, shown: Array, normal: Array, height: float
-    ) -> tuple[int, float]:
-        """By how many points photos tell, and how they correlate in what a plane mirrors.
+    ) -> float:
+        """How photos correlate in what a plane mirrors, in the mean; -1 if too few points tell.
 
         Args:
             judges: the points.
@@ -139,8 +134,6 @@ class _Patterns:
             shown: the photos that show what they mirror.
             normal: of the plane.
             height: its own.
-
-        Returns: the mean correlation; -1 if too few points tell.
         """
         from gendr.photos.scene.mirror_kernels import correlate
 
@@ -152,7 +145,7 @@ class _Patterns:
             self.heights, found,
         )  # fmt: skip
         found = found[np.isfinite(found)]
-        return len(found), float(found.mean()) if len(found) >= _PATCHES else -1.0
+        return float(found.mean()) if len(found) >= _PATCHES else -1.0
 
 
 def _refined(
@@ -186,7 +179,7 @@ def _refined(
         return turned, float(turned @ foot)
 
     def differences(x: Array) -> float:
-        return 1 - patterns.alike(judges, rows, others, *plane(x))[1]
+        return 1 - patterns.alike(judges, rows, others, *plane(x))
 
     start = np.vstack([np.zeros(3), part * np.diag(_STEPS)])
     options = {"initial_simplex": start, "maxfev": _TRIALS}
@@ -219,8 +212,10 @@ class Mirror:
 
     def within(self, points: Array) -> Array:
         """Which points [P, 3] of the plane are part of it."""
-        flat = points @ self.axes.T
-        return (flat @ self.border[:, :2].T + self.border[:, 2] <= 0).all(1)
+        flat, found = points @ self.axes.T, np.ones(len(points), bool)
+        for side in self.border:
+            found &= flat @ side[:2] <= -side[2]
+        return found
 
     def met(self, scene: Scene, i: int) -> Array:
         """The inverse depths [H, W] of what a photo shows of it, were nothing before it; 0 else."""
@@ -290,15 +285,25 @@ def find_mirrors(
     if len(points) < _FEWEST:
         return ()
     judges = _Judges(scene, depths, points, normals, photos, _JUDGES)
-    patterns = [_Patterns(scene, side) for side in _SIDES]
+    heights, found, shown = judges.candidates(up)
+    if not len(heights):
+        return ()
+    fine = scene.smaller(_SIDES[1])
+    patterns = [_Patterns(fine.smaller(_SIDES[0])), _Patterns(fine)]
+    # What stands in water may as well go on below it, as far as places tell.
+    score = np.zeros(len(heights))
+    for k, (kinds, others) in enumerate(zip(found, shown, strict=True)):
+        rows = np.flatnonzero(kinds == THERE)
+        score[k] = patterns[0].alike(judges, rows, others[rows], up, float(heights[k]))
+    peaks = [k for k in range(len(score)) if score[k] == score[max(0, k - 2) : k + 3].max() > 0]
     best: tuple[float, Array, float] | None = None
-    for level in judges.candidates(up, patterns[0]):
-        normal, height, alike = up, level, 0.0
+    for start in sorted(peaks, key=lambda k: -score[k])[:_COMPARED]:
+        normal, height, alike = up, float(heights[start]), 0.0
         for k, size in enumerate(patterns):
             normal, height, alike = _refined(judges, size, normal, height, 0.5**k)
-        found = judges.partners(normal[None], np.array([height]))[0][0]
-        apart, _, empty, there = np.bincount(found, minlength=4)
-        sure = there >= _SURER * (there + empty) and there >= _MOSTLY * (len(found) - apart)
+        kinds = judges.partners(normal[None], np.array([height]))[0][0]
+        apart, _, empty, there = np.bincount(kinds, minlength=4)
+        sure = there >= _SURER * (there + empty) and there >= _MOSTLY * (len(kinds) - apart)
         if sure and alike >= max(_ALIKE, best[0] if best else 0) and normal @ up > _LEVEL:
             best = alike, normal, height
     if best is None:

@@ -265,6 +265,9 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert scene.names[1] in apart
     assert "moved" in apart
     assert scene.names[0] not in bare + apart
+    assert found.facts["mirrors"] == []
+    (water,) = command.warnings_of([], {**found.facts, "mirrored": 0.2})
+    assert "still water: 20.0% of all pixels" in water
 
 
 def test_no_overlap_is_said(tmp_path):
@@ -612,6 +615,7 @@ def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
         on = (cloud.normals @ water.normal) > 0.99
         np.testing.assert_allclose(y[on], rooms.FLOOR, atol=0.02)
         assert on.mean() > 0.1
+        assert not fused(scene, files, fusion.FusionSettings(mirrors=False)).mirrors
 
 
 def test_scores_forgive_exposures_and_veils(room):
