@@ -158,7 +158,7 @@ def _profile(path: Path, image: Image) -> bytes | None:
     kind: int | str = 0
     if image.format in ("HEIF", "AVIF", "PNG"):
         with path.open("rb") as file:
-            head = file.read(1 << 16)
+            head = file.read(1 << 16).partition(b"IDAT")[0]
         said = re.search(rb"colrnclx\0(.)\0(.)|cICP(.)(.)", head, re.DOTALL)
         kind, curve = (part[0] for part in said.groups() if part) if said else (0, 0)
         if curve in (16, 18):

@@ -191,6 +191,13 @@ def test_materials(tmp_path, lines, color, word):
         assert_close(mesh.face_colors, torch.tensor([color] * 2))
 
 
+def test_materials_of_blender_are_linear(tmp_path):
+    (tmp_path / "m.mtl").write_text("# Blender 5.0.1 MTL File: 'None'\nnewmtl a\nKd 0.5 0.1 0.02\n")
+    mesh = load(tmp_path / "m.obj", f"mtllib m.mtl\n{SQUARE}{UVS}{BOTH}")
+    want = [1.055 * x ** (1 / 2.4) - 0.055 for x in (0.5, 0.1, 0.02)]  # IEC 61966-2-1
+    assert_close(mesh.face_colors, torch.tensor([want] * 2))
+
+
 def test_what_an_obj_does_not_find_or_hold_is_said(tmp_path):
     path = tmp_path / "m.obj"
     for text, word in (

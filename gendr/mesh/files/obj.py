@@ -16,6 +16,7 @@ from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import face_rows, lines_of, named, parse, rows, without_comment
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Material, Soup, note_bare, note_unlit
+from gendr.mesh.files.srgb import from_linear
 from gendr.mesh.files.textures import named_image, to_image
 from gendr.mesh.parts import MeshParts
 
@@ -29,6 +30,8 @@ _OPTIONS = {"blendu": 1, "blendv": 1, "bm": 1, "boost": 1, "cc": 1, "clamp": 1, 
 _HARMLESS = {"blendu", "blendv", "bm", "boost", "texres"}
 # Things that are not there or not read, of which no more are looked for.
 _ABSENT = 1000
+# Of MTL files whose Kd is linear: Blender writes the numbers of its shader, and reads them so.
+_OF_BLENDER = "# Blender"
 _UNCHANGED = {"cc": "off", "clamp": "off", "mm": "0 1", "t": "0 0 0"}
 
 
@@ -136,7 +139,8 @@ def _read_mtl(
     current, name, faint = Material(), "", set[str]()
     maps: dict[str, str] = {}
     colors: list[tuple[Material, list[float]]] = []
-    for line in lines_of(read_text(path)):
+    text = read_text(path)
+    for line in lines_of(text):
         words = line.strip(" \t").replace("\t", " ").partition(" ")
         key, rest = words[0].lower(), words[2].strip()
         if key == "newmtl":
@@ -177,6 +181,8 @@ def _read_mtl(
             note(notes, f"the {words[0]:.20} of its materials is not used")
     if colors:  # together, as what is white is the same for all
         found = unit_colors(np.array([color for _, color in colors]), notes)
+        if text.startswith(_OF_BLENDER):
+            found = from_linear(found)
         for (material, _), color in zip(colors, found, strict=True):
             material.color = color
     if faint:
