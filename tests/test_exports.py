@@ -140,7 +140,7 @@ def made(name):
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own
 @for_each(
-    "name, onnx", [*product(CASES, (False, True)), *((name, False) for name in OTHERS)], rotating=29
+    "name, onnx", [*product(CASES, (False, True)), *((name, False) for name in OTHERS)], rotating=41
 )
 def test_graphs_take_any_batch(name, onnx, monkeypatch):
     """Also those for ONNX, of other operators than eager ones."""
@@ -166,7 +166,7 @@ def test_graphs_take_any_batch(name, onnx, monkeypatch):
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")
-@for_each(name=CASES, rotating=12)
+@for_each(name=CASES, rotating=17)
 def test_onnx_runtime_gives_what_torch_gives(name):
     for package in ("onnx", "onnxscript"):
         pytest.importorskip(package)
@@ -258,7 +258,7 @@ def right_or_refused(find, want):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch's own
-@for_each(name=CURVED, rotating=12)
+@for_each(name=CURVED, rotating=15)
 def test_forward_mode_and_jacobians_are_right_or_refused(name):
     function, args = CURVED[name]
     x, *rest = (t.double() if t.is_floating_point() else t for t in args)

@@ -706,7 +706,7 @@ class Mesh:
             parts = centred.split(list(self.vertex_counts))
             size = torch.stack([length(p).amax() for p in parts])
         if not bool(((size > 0) & size.isfinite()).all()):
-            check_finite("vertices", self._vertices)
+            check_reach("vertices", check_finite("vertices", self._vertices), self.dtype)
             point = int((size <= 0).nonzero()[0])
             raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
         out = self.with_vertices(centred / self._per_vertex(size[:, None]))
