@@ -15,7 +15,6 @@ from support.cases import for_each
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "speed.py"
-NUMBER = (int, float)
 # Keys of a case that was measured, beside those of `Case`, and their types.
 ROW = {
     "faces": int, "pairs": int, "forward_s": float, "both_s": float, "floor_s": float,

@@ -103,7 +103,7 @@ SYSTEMS = {
          *((case, "face_tables alpha_tiles alpha_gradients face_tables nearest_tiles")
            for case in (("logistic", "yager(p=2)", 32), ("heaviside", "max", 32)))], 0, 128,
     ),
-    "members": ([(case, "") for case in members()], 64, 255),
+    "members": ([(case, "") for case in members()], 16, 255),
 }  # fmt: skip
 
 
