@@ -16,6 +16,7 @@ from gendr.distributions import Gamma
 from gendr.distributions import numba as of_distributions
 from gendr.kernels.compat import numba as compat_numba
 from gendr.kernels.compat import torch as compat_torch
+from gendr.kernels.compat import triton as compat_triton
 from gendr.kernels.functions import moved
 from gendr.kernels.numba import mathematics
 from gendr.kernels.numba.compilation import inner, kernel
@@ -27,7 +28,7 @@ from support.processes import Python, run_python
 from support.tconorms import ARCHIMEDEAN, PARAMETRIC
 
 
-@for_each(library=[compat_numba, compat_torch])
+@for_each(library=[compat_numba, compat_torch, compat_triton])
 def test_seams_stand_where_they_stood(library):
     """If one has moved: look at the new version, mend the file, and name the version in it."""
     name = library.__name__.rpartition(".")[2]
