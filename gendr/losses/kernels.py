@@ -114,12 +114,13 @@ def _forward(
 ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
     """The cosines; normals are saved."""
     topology = [x.numpy() for x in spec]
-    batch, given = vertices.shape[:-2], vertices.reshape(-1, *vertices.shape[-2:])
+    batch = vertices.shape[:-2]
+    given = vertices.reshape(math.prod(batch), *vertices.shape[-2:])
     normals = np.empty((len(given), len(topology[0]), 3))
     inverse = np.empty(normals.shape[:2])
     out = vertices.new_empty(len(given), len(topology[2]))
     run(cosines, len(given), given.numpy(), *topology, normals, inverse, out.numpy())
-    return (out.reshape(*batch, -1),), (normals, inverse)
+    return (out.reshape(*batch, out.shape[1]),), (normals, inverse)
 
 
 def _backward(
@@ -128,11 +129,11 @@ def _backward(
 ) -> tuple[Tensor]:  # fmt: skip
     """The gradient of the vertices."""
     (vertices,), (normals, inverse) = inputs, saved
-    given = vertices.reshape(-1, *vertices.shape[-2:])
+    given = vertices.reshape(len(normals), *vertices.shape[-2:])
     out = np.zeros(given.shape)
     run(
         cosines_backward, len(given), given.numpy(), *(x.numpy() for x in spec), normals, inverse,
-        grads[0].reshape(len(given), -1).numpy(), np.zeros(normals.shape), out,
+        grads[0].reshape(len(given), len(spec[2])).numpy(), np.zeros(normals.shape), out,
     )  # fmt: skip
     return (torch.from_numpy(out).reshape(vertices.shape),)
 
