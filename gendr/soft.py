@@ -62,6 +62,15 @@ def _floating(name: str, x: object) -> Tensor:
     return tensor
 
 
+def _meeting(x: Tensor, other: Tensor | float) -> torch.dtype:
+    """`torch.result_type` of a floating x with another, in a form that does not break graphs."""
+    if not isinstance(other, Tensor) or other.ndim == 0 < x.ndim:
+        return x.dtype
+    if x.ndim == 0 < other.ndim and other.is_floating_point():
+        return other.dtype
+    return torch.promote_types(x.dtype, other.dtype)
+
+
 def _coverage(x: Tensor, scale: Scale, dist: Dist) -> tuple[Tensor, Tensor]:
     """F(x / scale), and 1 less that without cancellation."""
     return as_distribution(dist).coverage(_floating("x", x), scale)
@@ -158,7 +167,7 @@ def clamp(
     """
     _floating("x", x)
     min, max = (
-        v if v is None else torch.as_tensor(v, dtype=torch.result_type(x, v), device=x.device)
+        v if v is None else torch.as_tensor(v, dtype=_meeting(x, v), device=x.device)
         for v in (min, max)
     )
     if not (min is None or max is None or all_hold(min <= max)):
@@ -243,7 +252,7 @@ def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
             f"condition must be a probability, in [0, 1], got values from {low:g} to {high:g}; "
             "soft.heaviside makes one of a number"
         )
-    dtype = torch.promote_types(torch.result_type(p, a), torch.result_type(p, b))
+    dtype = torch.promote_types(_meeting(p, a), _meeting(p, b))
     yes, no = (torch.as_tensor(v, dtype=dtype, device=p.device) for v in (a, b))
     yes = torch.where((p > 0) | yes.isfinite(), yes, zero)
     no = torch.where((p < 1) | no.isfinite(), no, zero)

@@ -79,6 +79,7 @@ CASES = {
     "histogram of all": (lambda x: soft.histogram(x, 3), LISTS),
     "losses of pairs": (lambda x, y: all_of(PAIRWISE, x, y), GRADED),
     "losses of pairs, masked": (lambda x, y, m: all_of(PAIRWISE, x, y, m), (*GRADED, MASK)),
+    "loss by a network": (lambda x, y: sorting.NDCGLoss("bitonic", k=2)(x, y), GRADED),
     "losses of lists": (lambda x, y: all_of(LISTWISE, x, y), GRADED),
     "losses of lists, masked": (lambda x, y, m: all_of(LISTWISE, x, y, m), (*GRADED, MASK)),
     "metrics": (lambda x, y: all_of(METRICS, x, y), GRADED),

@@ -180,3 +180,16 @@ def test_half_precision_and_graphs():
 class _Round(torch.nn.Module):
     def forward(self, x):
         return soft.round(x)
+
+
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
+def test_limits_and_branches_are_one_graph():
+    for call in (lambda x: soft.clamp(x, -1, 1), lambda x: soft.where(x.sigmoid(), x, 0.0)):
+        whole = torch.compile(call, fullgraph=True, backend="eager")
+        assert_close(whole(X.clone()), call(X.clone()))
+    types = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool)
+    tensors = [torch.zeros(shape, dtype=dtype) for dtype in types for shape in ((), (1,))]
+    for x in tensors[:8]:
+        for other in (*tensors, 1, 2.0, True):
+            assert soft._meeting(x, other) == torch.result_type(x, other)
