@@ -14,7 +14,7 @@ from gendr.losses import iou
 from gendr.mesh import cube, icosphere
 from gendr.photos import remesh, visual
 from gendr.photos.fitting.shape import refine as refining
-from gendr.photos.fitting.shape import stereo
+from gendr.photos.fitting.shape import shading, stereo
 from gendr.photos.fitting.shape.stereo import Depths, find_depths, fused
 from support.cases import for_each
 
@@ -532,21 +532,36 @@ def test_photos_of_plaster_need_not_be_met_better(ball, monkeypatch):
 
 
 def test_what_photos_know_little_of_is_made_smooth(ball, monkeypatch):
-    """Without steps, which would follow the shading; if that does not tell the shape."""
+    """Without steps, which would follow the shading; by that, or if it does not tell the shape."""
     monkeypatch.setattr(refining._Refinement, "stepped", None)
     mesh, rgb, camera, alpha = ball
     grey = 0.6 * alpha[:, None].expand_as(rgb)
-    for most, why in (
-        (refining.MOST_OFF, "of one colour, so that shading tells its shape"),
-        (-1.0, "a surface without a pattern cannot be matched"),
-    ):
+    monkeypatch.setattr(shading, "_STAGES", ((1, 4.0, 15),))
+    for most in (refining.MOST_OFF, -1.0):
         monkeypatch.setattr(refining, "MOST_OFF", most)
         result = refine_shape(mesh, grey, camera, alpha, steps=1)
         assert result.improved
         assert result.finished
         assert result.iou[1] > result.iou[0]
         assert result.moved > 0.03
-        assert why in result.reason
+        assert "a surface without a pattern cannot be matched" in result.reason
+
+
+def test_shading_comes_first_if_light_moves(ball, monkeypatch):
+    monkeypatch.setattr(refining._Refinement, "matched", None)
+    mesh, rgb, camera, alpha = ball
+    wanted = []
+
+    def told(mesh, *given, still, **more):
+        wanted.append(still)
+        return mesh.scaled(1.02), 0.0
+
+    monkeypatch.setattr(refining, "fit_shading", told)
+    result = refine_shape(mesh, 0.6 * alpha[:, None].expand_as(rgb), camera, alpha, steps=1)
+    assert result.improved
+    assert result.finished
+    assert wanted == [False]
+    assert "of one colour, so that shading tells its shape" in result.reason
 
 
 @pytest.mark.rotating(5, group="photos")

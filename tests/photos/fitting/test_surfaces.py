@@ -93,6 +93,8 @@ def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
         return float(((some / torch.tensor([0.8, 1.0, 0.65])).norm(dim=1) - 1).abs().mean())
 
     assert apart(found[0]) < 0.5 * apart(start)
+    monkeypatch.setattr(shading, "_STAGES", ((1, 3.0, 1),))
+    assert (fit_shading(start, images, camera, masks, still=False) is not None) == moves
     dark = torch.zeros_like(images)
     assert fit_shading(start, dark, camera, 0 * masks) is None
 

@@ -10,8 +10,8 @@ a few times, on finer and finer faces.
 
 Masks that others contradict, as where a shadow is as dark as the backdrop, are outvoted: a rim
 counts less the further it is off, and only beside what is bright. Depths that stereo is sure of
-count where two photos or more have the same, unless colours hardly differ: then it may be shading
-that agrees.
+count where two photos or more have the same, unless the object is of one colour: then it may be
+shading that agrees.
 """
 
 from __future__ import annotations

@@ -212,9 +212,9 @@ def refine_shape(
     handles in the end. If photos agree about too little, the surface is made smooth between its
     outlines instead (`faired`). If outlines or photos are not met, the mesh is returned as it was.
 
-    What is of one colour, as plaster, is brought to the shading and the shadows that photos show,
-    in light that is found from them, whether it moves with the camera or not (`fit_shading`);
-    stereo comes only if that light does not explain them, or masks are met worse.
+    What is of one colour, as plaster, is brought to the shading and the shadows that photos show in
+    light that moves with the camera, which is found from them (`fit_shading`), or stands still, if
+    photos agree about too little. Stereo comes first there, and if light does not explain them.
 
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
@@ -263,7 +263,7 @@ def refine_shape(
     work = 2 * MEASURE * len(_spread(sizes["B"])) + sum(
         _work(i, steps, sizes["B"]) for i in range(part, parts)
     )
-    # One colour has no pattern to match, but its shading tells the shape.
+    # One colour has no pattern but its shading, which tells the shape.
     one_colour = part == 0 and compared is images and is_plain(images, masks)
     work += SHADING * sizes["B"] * one_colour
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
@@ -275,7 +275,7 @@ def refine_shape(
     give_back()  # stereo needs most
     found, reason = given, ""
     refinement.known = before.get("known")
-    smooth = refinement.shaded(given, first) if one_colour else None
+    smooth = refinement.shaded(given, first, still=False) if one_colour else None
     if smooth is not None:
         part, reason = parts, "the object is of one colour, so that shading tells its shape"
     elif part:
@@ -300,7 +300,7 @@ def refine_shape(
     finished, known = part == parts, refinement.known
     if found is given:
         if smooth is None and reason:
-            smooth = refinement.shaded(given, first) if refinement.faint else None
+            smooth = refinement.shaded(given, first, still=True) if one_colour else None
             smooth = smooth or refinement.faired(given, first)
         clock.tell(work)
         reason = reason or "the time was over before photos were matched"
@@ -476,22 +476,29 @@ class _Refinement:
             mesh: that stereo could not improve.
             first: how well it meets them.
         """
-        depths = None if self.plain else self.depths  # of what is plain shading may agree
+        # Of one colour it is shading that agrees.
+        depths = None if self.plain and not self.faint else self.depths
 
         return self.alone(
             mesh, first, lambda *given, tell: faired(*given, depths=depths, tell=tell)
         )
 
     def shaded(
-        self, mesh: Mesh, first: tuple[float, float]
+        self, mesh: Mesh, first: tuple[float, float], *, still: bool
     ) -> tuple[Mesh, tuple[float, float]] | None:
-        """The mesh brought to its shading in the photos, as `faired`; None of several colours."""
+        """The mesh, of one colour, brought to its shading in the photos; as `faired`.
+
+        Args:
+            mesh: that silhouettes have found.
+            first: how well it meets the photos.
+            still: whether light may stand still, so that shading is a pattern for stereo, too.
+        """
 
         def work(*given: Any, tell: Callable[[float], None]) -> Mesh | None:
-            found = fit_shading(*given, tell=tell)
+            found = fit_shading(*given, tell=tell, still=still)
             return None if found is None or found[1] > MOST_OFF else found[0]
 
-        return self.alone(mesh, first, work) if self.plain else None
+        return self.alone(mesh, first, work)
 
     def alone(
         self, mesh: Mesh, first: tuple[float, float], work: Callable[..., Mesh | None]

@@ -68,11 +68,13 @@ def fit_shading(
     camera: Camera,
     masks: Tensor,
     tell: Callable[[float], None] = lambda done: None,
+    *,
+    still: bool = True,
 ) -> tuple[Mesh, float] | None:
     """A surface near that of a mesh that looks like the photos, and how far its shading is off.
 
-    None where no photo shows the mesh. The second is the usual deviation of what is seen, of the
-    brightest there is.
+    None where no photo shows the mesh, or light stands still and that is not wanted. The second is
+    the usual deviation of what is seen, of the brightest there is.
 
     Args:
         mesh: one closed mesh, in the world of the cameras.
@@ -80,6 +82,7 @@ def fit_shading(
         camera: B perspective cameras.
         masks: [B, H, W] in [0, 1]; they say which pixels tell the light.
         tell: called with the part of the work that is done.
+        still: whether to go on if light stands still.
     """
     grey = (images.clamp(0, 1) ** _GAMMA).mean(1)
     total, done = sum(steps for _, _, steps in _STAGES), 0
@@ -103,7 +106,7 @@ def fit_shading(
             if i % _EVERY == 0:
                 lit = stage.lit(mesh.with_vertices(vertices), light)
                 light = lit[0] if lit is not None else None
-            if lit is None:
+            if lit is None or (lit[0].along is None and not still):
                 return None
             pull = stage.pull(vertices, *lit, list(range(i % _TURNS, len(camera), _TURNS)))
             leaf = u.clone().requires_grad_()
