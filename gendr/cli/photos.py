@@ -199,7 +199,7 @@ def refined_shape(
         "known": found.known,
     }
     if found.reason and not args.quiet:
-        made = "was made smooth between outlines" if found.improved else "stays that of the masks"
+        made = "was improved" if found.improved else "stays that of the masks"
         say("gendr", f"the surface {made}, without stereo: {found.reason}")
     if found.improved:
         alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)

@@ -564,6 +564,31 @@ def test_shading_comes_first_if_light_moves(ball, monkeypatch):
     assert "of one colour, so that shading tells its shape" in result.reason
 
 
+def test_shading_comes_after_stereo_if_light_stands_still(ball, monkeypatch):
+    """Also from a checkpoint, and not where it would explain the photos less than allowed."""
+    improving(monkeypatch, 1)
+    mesh, rgb, camera, alpha = ball
+    wanted, off, kept = [], [0.0], []
+
+    def told(mesh, *given, still, **more):
+        wanted.append(still)
+        return (mesh.scaled(1.002), off[0]) if still else None
+
+    monkeypatch.setattr(refining, "fit_shading", told)
+    monkeypatch.setattr(refining._Refinement, "matched", lambda self, mesh, depths: mesh)
+    photos = 0.6 * alpha[:, None].expand_as(rgb), camera, alpha
+    whole = refine_shape(mesh, *photos, steps=1, callback=kept.append)
+    assert whole.improved
+    assert wanted == [False, True]
+    later = refine_shape(mesh, *photos, steps=1, resume=kept[-1].state)
+    assert wanted[2:] == [True]
+    assert torch.equal(later.mesh.vertices, whole.mesh.vertices)
+    off[0] = 1.0
+    alone = refine_shape(mesh, *photos, steps=1)
+    assert wanted[3:] == [False, True]
+    assert torch.equal(1.002 * alone.mesh.vertices, whole.mesh.vertices)
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any photo in stereo, after it and any group of steps, and from a file."""

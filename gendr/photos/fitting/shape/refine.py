@@ -212,9 +212,10 @@ def refine_shape(
     handles in the end. If photos agree about too little, the surface is made smooth between its
     outlines instead (`faired`). If outlines or photos are not met, the mesh is returned as it was.
 
-    What is of one colour, as plaster, is brought to the shading and the shadows that photos show in
-    light that moves with the camera, which is found from them (`fit_shading`), or stands still, if
-    photos agree about too little. Stereo comes first there, and if light does not explain them.
+    What is of one colour, as plaster, is brought to the shading and the shadows of the photos, in
+    light that is found from them (`fit_shading`): at once if it moves with the camera, and what
+    stereo has found if it stands still, as shading is a pattern there. Where light does not explain
+    the photos, or masks are met worse, there is stereo alone.
 
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
@@ -264,8 +265,8 @@ def refine_shape(
         _work(i, steps, sizes["B"]) for i in range(part, parts)
     )
     # One colour has no pattern but its shading, which tells the shape.
-    one_colour = part == 0 and compared is images and is_plain(images, masks)
-    work += SHADING * sizes["B"] * one_colour
+    one_colour = compared is images and is_plain(images, masks)
+    work += 2 * SHADING * sizes["B"] * one_colour
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
@@ -275,7 +276,8 @@ def refine_shape(
     give_back()  # stereo needs most
     found, reason = given, ""
     refinement.known = before.get("known")
-    smooth = refinement.shaded(given, first, still=False) if one_colour else None
+    by_shading = one_colour and part == 0
+    smooth = refinement.shaded(given, first, still=False) if by_shading else None
     if smooth is not None:
         part, reason = parts, "the object is of one colour, so that shading tells its shape"
     elif part:
@@ -314,6 +316,8 @@ def refine_shape(
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     last = refinement.measured(found)
     reason = _reason(first, last, refinement.faint)
+    if one_colour and not reason:
+        found, last = refinement.shaded(found, last, still=True) or (found, last)
     clock.tell(work)
     both = (first[0], last[0]), (first[1], last[1])
     if reason:
@@ -489,7 +493,7 @@ class _Refinement:
         """The mesh, of one colour, brought to its shading in the photos; as `faired`.
 
         Args:
-            mesh: that silhouettes have found.
+            mesh: that silhouettes or stereo have found.
             first: how well it meets the photos.
             still: whether light may stand still, so that shading is a pattern for stereo, too.
         """
