@@ -24,7 +24,6 @@ from gendr.photos import (
     visual_hull,
     visual_sphere,
 )
-from gendr.photos.images import open_photo
 from gendr.rendering import Renderer
 from support.cases import for_each
 
@@ -386,6 +385,17 @@ def add_cicp(path, primaries, curve):
     path.write_bytes(data[:33] + chunk + data[33:])
 
 
+def shown(root, name, mask="most.png"):
+    """A photo [H, W, 3] and its mask [H, W]; by default all but the first row is the object."""
+    with Image.open(root / name) as photo:
+        most = np.full(photo.size[::-1], 255)
+    most[0] = 0
+    image(root / "most.png", most)
+    frame = {"file_path": name, "mask_path": mask, "transform_matrix": IDENTITY}
+    views = load_views(write(root, [frame], camera_angle_x=0.5))
+    return views.rgb[0].permute(1, 2, 0).numpy(), views.masks[0].numpy()
+
+
 def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
     rgb = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8)
     alpha = np.full((12, 16, 1), 255, np.uint8)
@@ -411,26 +421,24 @@ def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
             np.testing.assert_array_equal(views.masks[0], alpha[..., 0] / 255)
             off = np.abs(views.rgb[0].permute(1, 2, 0).numpy() - wanted * (alpha > 0))
             assert float(off.max()) < (0.03 if name == "key.png" else 0.006), name
-        with open_photo(tmp_path / "few.png") as one, open_photo(tmp_path / "many.png") as other:
-            np.testing.assert_array_equal(np.asarray(one.convert("RGB")), np.asarray(other))
+        np.testing.assert_array_equal(*(shown(tmp_path, f"{x}.png")[0] for x in ("few", "many")))
         # A mask is no colour.
-        Image.fromarray(np.repeat(alpha // 2, 3, 2)).save(tmp_path / "m.png", icc_profile=profile)
-        with open_photo(tmp_path / "m.png", is_mask=True) as mask:
-            np.testing.assert_array_equal(np.asarray(mask)[..., 0], alpha[..., 0] // 2)
+        half = np.where(np.arange(16)[:, None] < 8, alpha, alpha // 2)
+        Image.fromarray(np.repeat(half, 3, 2)).save(tmp_path / "m.png", icc_profile=profile)
+        _, mask = shown(tmp_path, "few.png", "m.png")
+        np.testing.assert_allclose(mask, half[..., 0] / 255, atol=1e-6)
     # Without a profile, by the header: a chunk of PNG, the name of Adobe RGB in EXIF data.
     Image.fromarray(rgb).save(tmp_path / "p3.png")
     add_cicp(tmp_path / "p3.png", 12, 13)
-    with open_photo(tmp_path / "p3.png") as found:
-        np.testing.assert_allclose(np.asarray(found) / 255, want, atol=0.006)
+    np.testing.assert_allclose(shown(tmp_path, "p3.png")[0][1:], want[1:], atol=0.006)
     note = Image.Exif()
     note[0x8769] = {0xA005: {1: "R03"}}
     flat = np.full((16, 16, 3), (110, 160, 90), np.uint8)
     Image.fromarray(flat).save(tmp_path / "adobe.jpg", exif=note, quality=100, subsampling=0)
-    with open_photo(tmp_path / "adobe.jpg") as found:  # by the matrices of both standards
-        assert np.abs(np.asarray(found)[8, 8] - np.array([78.5, 161.5, 84.7])).max() <= 2
-    photo.save(tmp_path / "a.png", icc_profile=b"no profile")
-    with open_photo(tmp_path / "a.png") as damaged:
-        np.testing.assert_array_equal(np.asarray(damaged), np.asarray(photo))
+    adobe = 255 * shown(tmp_path, "adobe.jpg")[0]
+    assert np.abs(adobe[8, 8] - (78.5, 161.5, 84.7)).max() <= 2  # by the matrices of both standards
+    Image.fromarray(rgb).save(tmp_path / "a.png", icc_profile=b"no profile")
+    np.testing.assert_allclose(shown(tmp_path, "a.png")[0][1:], values[1:], atol=1e-6)
 
 
 def write_tiff(path, values, **tags):
@@ -467,8 +475,9 @@ def test_images_that_would_be_read_as_other_numbers(tmp_path):
         "signed": "with signs", "bright": "of high dynamic range",
     }.items():  # fmt: skip
         (path,) = tmp_path.glob(f"{name}.*")
-        with pytest.raises(ValueError, match=f"{reason}.*save it as"), open_photo(path):
-            pass
+        frame = {"file_path": path.name, "transform_matrix": IDENTITY}
+        with pytest.raises(ValueError, match=f"{reason}.*save it as"):
+            load_views(write(tmp_path, [frame], camera_angle_x=0.5))
     deep = Image.fromarray(grey.astype(np.uint16))
     deep.save(tmp_path / "clear.png", transparency=0)
     frame = {"file_path": "clear.png", "transform_matrix": IDENTITY}

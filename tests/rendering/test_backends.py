@@ -18,7 +18,7 @@ from gendr.mesh import icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
-from gendr.rendering.backends.choice import choose
+from gendr.rendering.backends.choice import Backend, choose
 from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.backends.cpu import ordered_kernels
 from gendr.rendering.backends.cpu import softmax as cpu_softmax
@@ -533,3 +533,11 @@ def test_more_faces_of_a_tile_than_can_be_counted(monkeypatch):
     scene = Layers(soup(1, 7, 3), (4, 4), "uniform", "probabilistic", scale=5.0)
     with pytest.raises(ValueError, match=r"7 faces touch one tile of 32 x 16 pixels, more than 5"):
         scene.found("cpu")
+
+
+def test_a_backend_has_all_functions_and_lists_its_own():
+    for name in ("cpu", "triton"):
+        module = importlib.import_module(f"gendr.rendering.backends.{name}.backend")
+        own = {x for x in Backend.__annotations__
+               if getattr(module, x) is not getattr(reference, x)}  # fmt: skip
+        assert own == {x.partition(".")[2] for x in module.KERNELS} - {"covered"}

@@ -1,7 +1,6 @@
 """The renderer's arguments, bad ones and learnable ones; and a pose from one silhouette."""
 
 import copy
-import importlib
 import math
 import os
 import pickle
@@ -15,8 +14,6 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.losses import iou, iou_loss
 from gendr.mesh import icosphere
-from gendr.rendering.backends import reference as plain
-from gendr.rendering.backends.choice import Backend
 from support import soup
 from support.cases import for_each
 
@@ -247,10 +244,6 @@ def test_backends_are_listed_by_operator():
     ):  # fmt: skip
         assert found[operator]["reference"] is None, operator
         assert found[operator]["cpu"] is None, operator
-    for name in ("cpu", "triton"):  # each has all functions, and lists those that are its own
-        module = importlib.import_module(f"gendr.rendering.backends.{name}.backend")
-        own = {x for x in Backend.__annotations__ if getattr(module, x) is not getattr(plain, x)}
-        assert own == {x.partition(".")[2] for x in module.KERNELS} - {"covered"}
     assert "has no triton kernels" in found["sorting.rows"]["triton"]
     with pytest.raises((ValueError, RuntimeError), match="triton"):
         gendr.sorting.soft_rank(torch.rand(3), "softsort", backend="triton")
