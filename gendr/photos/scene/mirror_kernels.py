@@ -29,7 +29,7 @@ def partners(
         heights: float64 [C], normal . x of their points x.
         points: float64 [P, 3].
         photos: int64 [P], the one that shows each.
-        near: int64 [N, 7], photos that are asked, of each photo; -1 for none.
+        near: int64 [N, K], photos that are asked, of each photo; -1 for none.
         K: float64 [N, 3, 3].
         R: float64 [N, 3, 3].
         t: float64 [N, 3].

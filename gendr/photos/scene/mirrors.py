@@ -1,4 +1,4 @@
-"""Still water and panes: planes that mirror, so that stereo finds a world behind them.
+"""Still water: planes that mirror, so that stereo finds a world behind them.
 
 Photos agree about what a mirror shows, as there is one place behind it where each thing seems to
 be. What gives it away is that it is there twice: what lies behind the plane is what lies before it,
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gendr.kernels.threads import run
 from gendr.photos.scene.mirror_kernels import APART, EMPTY, HIDDEN, THERE
-from gendr.photos.scene.model import Scene
+from gendr.photos.scene.model import MOST_NEIGHBOURS, Scene
 
 __all__ = ["Mirror", "find_mirrors"]
 
@@ -77,7 +77,7 @@ class _Judges:
         self.centres = np.ascontiguousarray(scene.centres)
         away = np.linalg.norm(self.points - self.centres[self.photos], axis=1)
         self.far = float(np.median(away))
-        self.near = np.full((len(scene), 7), -1, np.int64)
+        self.near = np.full((len(scene), 1 + MOST_NEIGHBOURS), -1, np.int64)
         for i, row in enumerate(scene.neighbours):
             self.near[i, : len(row) + 1] = i, *row
 
