@@ -98,14 +98,14 @@ class Model:
         ):
             return self._made(scale, cutoff, images, size, like, precision)
         key = scale, cutoff, images, size.pixels, like.dtype, precision
-        if key not in self._kept:
+        found = self._kept.get(key)  # once: another thread may clear them
+        if found is None:
             with lasting():
-                made = self._made(scale, cutoff, images, size, like, precision)
+                found = self._made(scale, cutoff, images, size, like, precision)
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            self._kept[key] = made
-            return made
-        return self._kept[key]
+            self._kept[key] = found
+        return found
 
     @once
     def has_tensors(self) -> bool:
