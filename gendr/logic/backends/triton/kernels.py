@@ -31,15 +31,23 @@ def folded(table, real, values, strides, step, K: tl.constexpr, SLOPE: tl.conste
         K: how many.
         SLOPE: whether it is the slope along that input, instead of the value where it is 0.
     """
-    if K == 0:
-        low = tl.load(table, real, 0.0).to(tl.float32)
+    entries = ()
+    for corner in tl.static_range(1 << K):  # the first input is the first digit
+        at = table
+        for slot in tl.static_range(K):
+            if (corner >> (K - 1 - slot)) & 1:
+                at += strides[slot]
+        entry = tl.load(at, real, 0.0).to(tl.float32)
         if SLOPE:
-            low = tl.load(table + step, real, 0.0).to(tl.float32) - low
-        return low
-    else:
-        low = folded(table, real, values[1:], strides[1:], step, K - 1, SLOPE)
-        high = folded(table + strides[0], real, values[1:], strides[1:], step, K - 1, SLOPE)
-        return low + (high - low) * values[0]
+            entry = tl.load(at + step, real, 0.0).to(tl.float32) - entry
+        entries += (entry,)
+    for slot in tl.static_range(K):  # from the last input to the first
+        halves = ()
+        for pair in tl.static_range(1 << (K - 1 - slot)):
+            low, high = entries[2 * pair], entries[2 * pair + 1]
+            halves += (low + (high - low) * values[K - 1 - slot],)
+        entries = halves
+    return entries[0]
 
 
 @triton.jit
