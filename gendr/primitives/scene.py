@@ -21,8 +21,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tensor_cache import cached
-from gendr._common.tracing import is_traced, once
+from gendr._common.tracing import cached, is_traced, once
 
 if TYPE_CHECKING:
     import numpy as np
