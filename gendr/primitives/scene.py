@@ -26,18 +26,6 @@ from gendr._common.tracing import cached, is_traced, once
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "Layer",
-    "Pixels",
-    "Scene",
-    "cached",
-    "check_ids",
-    "check_pos",
-    "check_rast",
-    "check_tri",
-    "numbered",
-    "pixels_of",
-]  # fmt: skip
 
 LARGEST = 1e75  # of coordinates: a product of four is still a finite float64
 
