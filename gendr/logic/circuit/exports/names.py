@@ -2,6 +2,11 @@
 
 Source: ISO/IEC 9899:2018, 6.4.1 and annex B, and 2023, 6.4.1; ISO/IEC 14882:2020, table 5; IEEE
 1800-2017, annex B, which has all words of IEEE 1364-2005; IEEE 1076-2008, 15.10; POSIX.1-2017.
+
+Of words.txt, words are in small letters, since VHDL and Graphviz do not tell them from large ones,
+and hold what the sources use themselves. A function of the name of one of C's library, or of POSIX,
+would be called in its place by other parts of a program, if it compiles at all. Mathematical
+functions also have a form for float and for long double.
 """
 
 from __future__ import annotations
@@ -9,23 +14,8 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from functools import cache
-from importlib.resources import files
 
-
-@cache
-def _words() -> tuple[frozenset[str], ...]:
-    """Words, functions and mathematical functions that have a meaning already, of words.txt.
-
-    Words of the languages, and what the sources use themselves, are in small letters, since VHDL
-    and Graphviz do not tell them from large ones. A function of the name of one of C's library, or
-    of POSIX, would be called in its place by other parts of a program, if it compiles at all.
-    Mathematical functions also have a form for float and for long double.
-    """
-    text = files("gendr.logic.circuit.exports").joinpath("words.txt").read_text(encoding="utf-8")
-    parts = re.split("^#.*\n", text, flags=re.MULTILINE)[1:]
-    return tuple(frozenset(part.split()) for part in parts)
-
+from gendr.logic.circuit.exports.texts import parts
 
 # Macros of C's headers, names that POSIX keeps for types, those that compilers keep for themselves,
 # and those of wires: in Verilator a module may not have the name of one.
@@ -46,8 +36,10 @@ def check_name(name: str) -> str:
         raise TypeError(f"name must be text, got {type(name).__name__}")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be letters, digits and _, a letter first, got {name!r}")
-    words, library, mathematics = _words()
-    is_function = name in library | mathematics or (name[:-1] in mathematics and name[-1] in "fl")
+    words, library, mathematics = (part.split() for part in parts("words.txt").values())
+    is_function = name in (*library, *mathematics) or (
+        name[:-1] in mathematics and name[-1] in "fl"
+    )
     if name.lower() in words or keyword.iskeyword(name) or hasattr(builtins, name) or is_function:
         raise ValueError(
             "name must not be a word of C, Verilog, VHDL, Python or Graphviz, or a function of "
