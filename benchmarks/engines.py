@@ -76,58 +76,7 @@ SOFTWARE = (
     "--ignore-gpu-blocklist", "--disable-extensions", "--no-first-run", "--mute-audio",
 )  # fmt: skip
 
-PAGE = """<!doctype html><script type="importmap">{"imports": {
-"three": "/three/build/three.module.js", "three/addons/": "/three/examples/jsm/"}}</script>
-<script type="module">
-import * as THREE from "three";
-import { GLTFLoader } from "three/addons/loaders/GLTFLoader.js";
-const post = (path, body) => fetch(path, { method: "POST", body });
-try {
-  const job = await (await fetch("/job.json")).json();
-  const renderer = new THREE.WebGLRenderer({ antialias: true });
-  renderer.setPixelRatio(job.ratio);
-  renderer.setSize(job.width, job.height);
-  document.body.append(renderer.domElement);
-  const gltf = await new GLTFLoader().loadAsync("/model.glb");
-  const scene = new THREE.Scene();
-  scene.background = new THREE.Color().setRGB(...job.background, THREE.SRGBColorSpace);
-  scene.add(gltf.scene);
-  gltf.scene.traverse((node) => {
-    const old = node.material;
-    if (old === undefined || old.isMeshBasicMaterial) return;
-    node.material = new THREE.MeshBasicMaterial({
-      map: old.map, color: old.color, vertexColors: old.vertexColors, side: old.side });
-  });
-  const camera = new THREE.Camera();
-  camera.matrixAutoUpdate = false;
-  const see = ({ projection, world }) => {
-    camera.projectionMatrix.set(...projection);
-    camera.projectionMatrixInverse.copy(camera.projectionMatrix).invert();
-    camera.matrix.set(...world);
-    camera.updateMatrixWorld(true);
-    renderer.render(scene, camera);
-  };
-  const gl = renderer.getContext();
-  const [w, h] = [gl.drawingBufferWidth, gl.drawingBufferHeight];
-  const pixels = new Uint8Array(4 * w * h);
-  for (const [i, each] of job.cameras.entries()) {
-    see(each);
-    gl.readPixels(0, 0, w, h, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
-    await post("/image/" + i, pixels);
-  }
-  const start = performance.now();
-  let frames = 0;
-  while (performance.now() - start < 1000 * job.seconds) {
-    see(job.cameras[frames++ % job.cameras.length]);
-    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixels);  // waits for the frame
-  }
-  const seconds = (performance.now() - start) / 1000;
-  const facts = gl.getExtension("WEBGL_debug_renderer_info");
-  await post("/done", JSON.stringify({ fps: frames / seconds, size: [w, h],
-    samples: gl.getParameter(gl.SAMPLES), triangles: renderer.info.render.triangles,
-    by: facts ? gl.getParameter(facts.UNMASKED_RENDERER_WEBGL) : "?" }));
-} catch (error) { await post("/failed", String(error.stack || error)); }
-</script>"""
+PAGE = Path(__file__).with_suffix(".html")  # for three.js
 
 PYRENDER = """
 import json, os, sys
@@ -265,7 +214,7 @@ def by_three(
             path = self.path.split("?")[0]
             kind = "text/javascript" if path.endswith(".js") else "application/octet-stream"
             if path == "/":
-                body, kind = PAGE.encode(), "text/html"
+                body, kind = PAGE.read_bytes(), "text/html"
             elif path == "/job.json":
                 body = json.dumps(job).encode()
             elif path == "/model.glb":

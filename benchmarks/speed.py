@@ -126,18 +126,6 @@ def cases(quick: bool) -> list[Case]:
     return found
 
 
-def sweeps(quick: bool) -> dict[str, list[Case]]:
-    """The curves of the plot; each changes one thing about one image of a uniform sphere."""
-    curves = {
-        "faces": [Case(f"icosphere_{n}", 1, 256, "uniform", 1e-2) for n in range(1, 9)],
-        "pixels": [Case("sphere_642", 1, 2**k, "uniform", 1e-2) for k in range(5, 12)],
-        "radius": [
-            Case("sphere_642", 1, 256, "uniform", s) for s in (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1)
-        ],
-    }
-    return {name: curve[:3] if quick else curve for name, curve in curves.items()}
-
-
 def _bunny(folder: Path | None) -> gendr.Mesh:
     path = folder / "stanford-bunny.obj" if folder else None
     if path is None or not path.is_file():
@@ -163,7 +151,7 @@ MESHES: dict[str, Callable[[Path | None], gendr.Mesh]] = {
     "bunny": _bunny,
     "million": partial(_icosphere, 8),  # 1,310,720 faces
     "sphere_40k": _cube_sphere,
-    **{f"icosphere_{n}": partial(_icosphere, n) for n in range(1, 9)},
+    "icosphere_1": partial(_icosphere, 1),
 }
 
 
@@ -396,20 +384,15 @@ def measure(case: Case, place: Place, limits: Limits, repeat: int) -> dict[str, 
     about = scene.estimate()
     if about > MOST[place.device]:
         return {**row, "faces": len(scene.mesh.faces), "skipped": f"about {about:.1e} pairs"}
-    row |= point(scene, limits, repeat)
+    pairs = scene.pairs()
+    both = fastest(lambda: scene.both(place.backend), repeat, place.device)
+    row |= {"faces": len(scene.mesh.faces), "pairs": pairs, "both_s": both}
+    row["floor_s"] = limits.floor(scene, pairs)
     row["products"] = row["both_s"] / limits.product
     with torch.no_grad():
         row["forward_s"] = fastest(lambda: scene.alpha(place.backend), repeat, place.device)
     row["memory_bytes"] = peak_memory(case, place)
     return {**row, **brute_force(scene, row["pairs"], row["both_s"], repeat), **others(scene)}
-
-
-def point(scene: Scene, limits: Limits, repeat: int) -> dict[str, Any]:
-    """Pairs, time and floor of forward + backward."""
-    place, pairs = scene.place, scene.pairs()
-    both = fastest(lambda: scene.both(place.backend), repeat, place.device)
-    faces, floor = len(scene.mesh.faces), limits.floor(scene, pairs)
-    return {"faces": faces, "pairs": pairs, "both_s": both, "floor_s": floor}
 
 
 def brute_force(scene: Scene, pairs: int, both: float, repeat: int) -> dict[str, Any]:
@@ -473,24 +456,6 @@ def pytorch3d(scene: Scene) -> Callable[[], None]:
         render(meshes)[..., 3].square().sum().backward()
 
     return both
-
-
-def sweep(cases: list[Case], place: Place, limits: Limits, repeat: int) -> list[dict[str, Any]]:
-    """The points of one curve of the plot."""
-    scenes = [Scene(case, place) for case in cases]
-    return [
-        {**asdict(scene.case), **point(scene, limits, repeat)}
-        for scene in tqdm(scenes, unit="point", leave=False, disable=None)
-    ]
-
-
-def growth(points: list[dict[str, Any]]) -> float | None:
-    """The power of the pairs that time grows as, from 10^6 pairs on, where little else counts."""
-    large = [(p["pairs"], p["both_s"]) for p in points if p["pairs"] >= 1e6]
-    if len(large) < 2:
-        return None
-    pairs, seconds = torch.tensor(large, dtype=torch.float64).log().unbind(1)
-    return float(torch.cov(torch.stack([pairs, seconds]))[0, 1] / pairs.var())
 
 
 # -- what must hold
@@ -601,8 +566,6 @@ def markdown(report: dict[str, Any]) -> list[str]:
     ]
     if skipped := [row for row in report["cases"] if row["skipped"]]:
         lines += ["", "Skipped: " + "; ".join(f"`{r['name']}` {r['skipped']}" for r in skipped)]
-    if report["growth"] is not None:
-        lines += ["", f"In the sweep of the radius, time grows as pairs^{report['growth']:.2f}."]
     return lines
 
 
@@ -684,50 +647,6 @@ def summary(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
-    """The sweeps: time against faces, pixels and radius, and their floor."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    axis_of: dict[str, tuple[str, str, Callable[[dict[str, Any]], float]]] = {
-        "faces": ("faces", "256² pixels, radius 0.01", lambda p: p["faces"]),
-        "pixels": ("pixels", "1,280 faces, radius 0.01", lambda p: p["size"] ** 2),
-        "radius": ("search radius (NDC)", "1,280 faces, 256² pixels", lambda p: p["scale"]),
-    }
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), sharey=True)
-    for axis, (name, points) in zip(axes, report["sweeps"].items(), strict=True):
-        label, fixed, of = axis_of[name]
-        x = [of(p) for p in points]
-        times = {key: [p[f"{key}_s"] * 1e3 for p in points] for key in ("both", "floor")}
-        axis.plot(x, times["both"], "o-", color="#16345c", ms=4, label="forward + backward")
-        axis.plot(
-            x,
-            times["floor"],
-            "--",
-            color="#c43e28",
-            label="floor: kept pairs at the device's limits",
-        )
-        axis.set(xscale="log", yscale="log", xlabel=label)
-        axis.set_title(fixed, fontsize=9)
-        axis.grid(color="0.92", lw=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("time (ms)")
-    axes[0].legend(fontsize=8, frameon=False, loc="upper left")
-    low, high = axes[0].get_ylim()
-    axes[0].set_ylim(low, high * 6)  # room for the legend
-    run = report["run"]
-    figure.suptitle(
-        f"One image of a sphere, uniform, probabilistic: backend {run['backend']} on "
-        f"{run['device_name']}, {run['date']}, {run['commit']}",
-        fontsize=10,
-    )
-    figure.tight_layout()
-    figure.savefig(path, dpi=100, metadata={"Software": None})
-    plt.close(figure)
-
-
 # -- the command line
 
 
@@ -744,8 +663,7 @@ def arguments() -> Parser:
         help="holds stanford-bunny.obj; default: meshes/ in the folder that GENDR_DATA names",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers here")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the sweeps here, a PNG")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="speed-DEVICE.json and .png")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for speed-DEVICE.json")
     parser.add_argument("--docs", action="store_true", help="write into the documentation")
     parser.add_argument(
         "--probe", metavar="CASE", help="print the peak memory of one case in bytes"
@@ -783,19 +701,14 @@ def chosen(args: argparse.Namespace, parser: Parser) -> list[Case]:
     return found
 
 
-def outputs(args: argparse.Namespace, device: str, parser: Parser) -> tuple[Path | None, ...]:
-    """The files for the numbers and for the plot; ends with a line if they have no folder."""
+def output(args: argparse.Namespace, device: str, parser: Parser) -> Path | None:
+    """The file for the numbers; ends with a line if it has no folder."""
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-    stem = args.out / f"speed-{device}" if args.out else None
-    files = (
-        args.json or (stem and stem.with_suffix(".json")),
-        args.plot or (stem and stem.with_suffix(".png")),
-    )
-    for file in files:
-        if file and not file.parent.is_dir():
-            parser.error(f"there is no folder {file.parent} to write {file.name} to")
-    return files
+    file = args.json or (args.out and args.out / f"speed-{device}.json")
+    if file and not file.parent.is_dir():
+        parser.error(f"there is no folder {file.parent} to write {file.name} to")
+    return file
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -812,7 +725,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(probe(case, place)))
         return
     asked = chosen(args, parser)
-    numbers, plot = outputs(args, place.device, parser)
+    numbers = output(args, place.device, parser)
 
     report: dict[str, Any] = {"run": about_run(place)}
     report["compile_s"] = {dist: warm(dist, place) for dist in SCALES}
@@ -821,9 +734,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     report["cases"] = [
         measure(case, place, limits, args.repeat) for case in tqdm(asked, unit="case", disable=None)
     ]
-    curves = sweeps(args.quick) if plot else {}
-    report["sweeps"] = {k: sweep(v, place, limits, args.repeat) for k, v in curves.items()}
-    report["growth"] = growth(report["sweeps"].get("radius", []))
     rows = {row["name"]: row for row in report["cases"]}
     results = (target.result(rows) for target in TARGETS if target.device == place.device)
     report["targets"] = [result for result in results if result]
@@ -834,8 +744,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         numbers.write_text(
             json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-    if plot:
-        draw(report, plot)
     if args.docs:
         write_docs(report, lines)
 

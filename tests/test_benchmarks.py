@@ -56,7 +56,7 @@ def scene(speed, mesh="sphere_642", views=2, size=32, dist="uniform"):
 @pytest.mark.slow
 @pytest.mark.rotating(3)
 @pytest.mark.every
-def test_a_short_run_writes_numbers_a_table_and_a_plot(folder):
+def test_a_short_run_writes_numbers_and_a_table(folder):
     report = json.loads((folder / "speed-cpu.json").read_text(encoding="utf-8"))
     assert {"date", "commit", "device", "device_name", "threads"} <= set(report["run"])
     (row,) = report["cases"]
@@ -66,11 +66,6 @@ def test_a_short_run_writes_numbers_a_table_and_a_plot(folder):
     # Which of them is faster is for benchmarks to say, not for tests on a busy machine.
     assert min(row[name] for name in ("floor_s", "both_s", "brute_s", "dense_s")) > 0
     assert row["brute_difference"] == 0.0
-    assert list(report["sweeps"]) == ["faces", "pixels", "radius"]
-    for points in report["sweeps"].values():
-        assert len(points) == 3
-        assert all(point["both_s"] > 0 and point["pairs"] > 0 for point in points)
-    assert (folder / "speed-cpu.png").read_bytes().startswith(b"\x89PNG")
     assert "| sphere_642 | 1,280 | 1 × 32² |" in (folder / "stdout").read_text()
 
 
@@ -111,14 +106,6 @@ def test_floor_is_the_slower_of_operations_and_bytes(speed):
     assert slow.floor(case, 2000) == pytest.approx(2 * slow.floor(case, 1000))
 
 
-@pytest.mark.parametrize("power", [0.7, 1.0])
-def test_growth_is_the_power(speed, power):
-    points = [{"pairs": n, "both_s": 3e-9 * n**power} for n in (10**3, 10**6, 10**7, 10**9)]
-    points[0]["both_s"] = 1.0  # too small to count
-    assert speed.growth(points) == pytest.approx(power)
-    assert speed.growth(points[:2]) is None
-
-
 @pytest.mark.parametrize(
     ("mesh", "size", "dist", "reason"),
     [("bunny", 64, "uniform", "--meshes"), ("sphere_642", 2048, "cauchy", "about 5.4e+09 pairs")],
@@ -153,7 +140,6 @@ def test_targets_name_cases(speed):
         (["--device", "cpu", "--scenes", "dragon"], "dragon"),
         (["--device", "cpu", "--meshes", "nowhere"], "nowhere"),
         (["--device", "cpu", "--json", "nowhere/a.json"], "nowhere"),
-        (["--device", "cpu", "--plot", "nowhere/a.png"], "nowhere"),
         (["--device", "cpu", "--probe", "dragon"], "dragon"),
     ],
 )

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from html import escape
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,36 +22,7 @@ UPSTREAM = "Math.cos(0.37 * k)"  # of pixel k
 # Scenes in general position: where two edges are equally near, rounding decides between gradients.
 SKEW = "[x + 0.013 * y, y - 0.021 * x + 0.0037]"
 # What the page reports of itself at the end; the answer leaves by an attribute of the document.
-VISIT = """
-<script>
-addEventListener("load", () => setTimeout(() => {
-  const say = (name, value) => document.body.setAttribute("data-" + name, value);
-  const form = document.querySelector("#explorer form");
-  const set = (name, value) => {
-    form.elements[name].value = value;
-    form.elements[name].dispatchEvent(new Event("input", {bubbles: true}));
-  };
-  say("code", document.querySelector(".explorer-code code").textContent);
-  say("address", location.hash);
-  set("family", "yager");
-  set("base", "gamma");
-  say("changed", document.querySelector(".explorer-code code").textContent);
-  say("bookmark", decodeURIComponent(location.hash));
-  say("shape", form.elements.shape.closest("label").hidden);
-  set("base", "laplace");
-  say("noshape", form.elements.shape.closest("label").hidden);
-  say("overflow", document.documentElement.scrollWidth - innerWidth);
-  setTimeout(() => {
-    const c = document.querySelector("[data-picture=alpha]");
-    const grey = c.getContext("2d").getImageData(c.width / 2, c.height / 2, 1, 1).data[0];
-    say("grey", grey);
-    const {drawn, fitted} = document.getElementById("explorer").dataset;
-    say("drawn", drawn);
-    say("fitted", fitted);
-  }, 5000);
-}, 500));
-</script>
-"""
+VISIT = Path(__file__).parent / "support" / "explorer.html"
 
 
 def members():
@@ -222,7 +194,7 @@ def test_texts_are_those_of_the_package(pictures):
 def test_a_visit(size, tmp_path):
     """What the page says of itself after some choices; in one browser, which is slow to start."""
     start = "#dist=logistic.squared&tconorm=hamacher(p=0.5)&scale=0.01&scene=six around a corner"
-    dom, complaints = run(tmp_path, explorer.fragment() + VISIT, start, size=size)
+    dom, complaints = run(tmp_path, explorer.fragment() + VISIT.read_text(), start, size=size)
     assert complaints == []
     visit = dict(re.findall(r' data-([a-z]+)="([^"]*)"', re.findall("<body[^>]*>", dom)[0]))
     text = 'renderer = gendr.Renderer(dist="{}", tconorm="{}", scale=0.01)'

@@ -28,21 +28,6 @@ from gendr.photos.fitting.pose.settings import PoseSettings
 from gendr.photos.fitting.shape.settings import FitSettings
 from gendr.photos.splatting.settings import SplatSettings
 
-__all__ = [
-    "Cameras",
-    "Fit",
-    "List",
-    "LogicExport",
-    "LogicRun",
-    "LogicTrain",
-    "Masks",
-    "Pose",
-    "Render",
-    "Splat",
-    "build_parser",
-    "parser_of",
-]
-
 _MAIN = """\
 gendr COMMAND --help explains a command. Examples:
   gendr fit chair -o out

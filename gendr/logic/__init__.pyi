@@ -14,5 +14,4 @@ from gendr.logic.pooling import OrPool2d as OrPool2d
 from gendr.logic.thresholds import Binarize as Binarize
 from gendr.logic.thresholds import Thermometer as Thermometer
 from gendr.logic.wiring import LearnableWiring as LearnableWiring
-from gendr.logic.wiring import block_wiring as block_wiring
 from gendr.logic.wiring import random_wiring as random_wiring

@@ -51,9 +51,9 @@ class LogicLayer(Neurons):
         in_features: how many features there are.
         out_features: how many gates read them.
         fan_in: how many features a gate reads, 1 .. 6.
-        wiring: "random", see `random_wiring`; indices [fan_in, out_features], such as those of
-            `block_wiring`; or "learnable", which is a `LearnableWiring` of 8 candidates, or of as
-            many as there are features for, or such an object. It is kept in the state dict.
+        wiring: "random", see `random_wiring`; indices [fan_in, out_features]; or "learnable", which
+            is a `LearnableWiring` of 8 candidates, or of as many as there are features for, or such
+            an object. It is kept in the state dict.
         parametrization: "gates", a softmax over the gates of two inputs (16 numbers a neuron);
             "table", a sigmoid for each corner (2^fan_in numbers); or "walsh", the sigmoid of a sum
             of 2^fan_in products of signs 1 - 2 x, with a coefficient each (WARP). By default the

@@ -23,8 +23,14 @@ import torch
 from torch import Tensor, nn
 
 from gendr._common.checks import check_choice, check_index, check_number, dtype_name
-from gendr._common.tensor_cache import TensorCache
-from gendr._common.tracing import HALVES, check_reverse_mode, is_traced, lasting, matmul
+from gendr._common.tracing import (
+    HALVES,
+    TensorCache,
+    check_reverse_mode,
+    is_traced,
+    lasting,
+    matmul,
+)
 from gendr.logic.backends.choice import kernels_for
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires

@@ -98,49 +98,6 @@ def random_wiring(
 
 
 @_on_the_cpu
-def block_wiring(
-    in_features: int,
-    out_features: int,
-    fan_in: int = 2,
-    *,
-    blocks: int,
-    seed: int | None = None,
-) -> Tensor:
-    """A wiring in blocks: the j-th part of the gates reads only the j-th part of the inputs.
-
-    Parts differ by one at most. Within a block the wiring is random. Memory that a block of gates
-    reads is then near together, and so are the wires on a chip.
-
-    Args:
-        in_features: how many inputs there are, at least fan_in for each block.
-        out_features: how many gates read them, at least one for each block.
-        fan_in: how many inputs a gate reads.
-        blocks: how many.
-        seed: of the draws; None takes torch's global random numbers.
-
-    Returns:
-        [fan_in, out_features] int64, indices of inputs.
-
-    Raises:
-        ValueError: if a number is too small.
-    """
-    in_features, out_features, fan_in = _checked_sizes(in_features, out_features, fan_in)
-    blocks = check_count("blocks", blocks)
-    most = min(in_features // fan_in, out_features)
-    if blocks > most:
-        raise ValueError(
-            f"blocks must be <= {most}, so that each has a gate and {fan_in} inputs, got {blocks}"
-        )
-    generator = _generator(seed)
-    parts: list[Tensor] = []
-    for j in range(blocks):
-        start, stop = (in_features * k // blocks for k in (j, j + 1))
-        gates = out_features * (j + 1) // blocks - out_features * j // blocks
-        parts.append(start + _draw(stop - start, gates, fan_in, generator))
-    return torch.cat(parts, 1)
-
-
-@_on_the_cpu
 def candidate_wiring(
     in_features: int,
     out_features: int,

@@ -14,8 +14,7 @@ from gendr._common.checks import (
     check_tensor,
     shape_text,
 )
-from gendr._common.tensor_cache import cached
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import cached, is_traced
 from gendr.losses.means import mean
 
 __all__ = ["iou", "iou_loss", "mse_loss", "psnr", "ssim"]

@@ -17,8 +17,7 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.tensor_cache import cached
-from gendr._common.tracing import lasting
+from gendr._common.tracing import cached, lasting
 from gendr._common.vectors import gathered, summed, unit
 from gendr.kernels.backends import Choice
 from gendr.kernels.operator import Operator

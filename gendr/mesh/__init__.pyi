@@ -30,7 +30,6 @@ from gendr.photos import (
     save_views,
     unwrapped,
     view_sizes,
-    view_volume,
     visual_hull,
     visual_sphere,
 )

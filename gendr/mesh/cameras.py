@@ -22,8 +22,7 @@ from gendr._common.checks import (
     check_like,
     check_shape,
 )
-from gendr._common.tensor_cache import TensorCache
-from gendr._common.tracing import capturing, matmul
+from gendr._common.tracing import TensorCache, capturing, matmul
 from gendr._common.vectors import gathered
 from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (

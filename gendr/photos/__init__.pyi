@@ -11,5 +11,4 @@ from gendr.photos.views import load_points as load_points
 from gendr.photos.views import load_views as load_views
 from gendr.photos.views import save_views as save_views
 from gendr.photos.views import view_sizes as view_sizes
-from gendr.photos.views import view_volume as view_volume
 from gendr.photos.views import visual_sphere as visual_sphere

@@ -26,19 +26,6 @@ from gendr.photos.camera_files.transforms import (
 )
 from gendr.photos.images import Planes, highest, is_grey, lowest, open_photo, resized
 
-__all__ = [
-    "Folder",
-    "NoMasksError",
-    "grouped",
-    "has_mask",
-    "is_opaque",
-    "masked",
-    "open_folder",
-    "read_photo",
-    "resized_straight",
-]
-
-
 # The spacing of float32 numbers at the eyes of cameras, divided by the extent of the ring around an
 # object, from which on coordinates count from another origin: a tenth of a pixel in a photo of
 # 10,000.

@@ -23,48 +23,6 @@ _CUT_WEIGHT = 0.05
 _PARALLEL = 1e-5
 
 
-def view_volume(camera: Camera) -> tuple[Tensor, Tensor]:
-    """The largest sphere about the point that all cameras look at which all of them see completely.
-
-    That point is where the optical axes meet, in the least-squares sense. If there are masks,
-    `visual_sphere` is more accurate.
-
-    Args:
-        camera: B >= 2 cameras, not all parallel; square images are assumed.
-
-    Returns:
-        Centre [3] and radius [] in world units.
-
-    Raises:
-        ValueError: If the axes are parallel, meet behind the cameras, or a camera does not see
-            their meeting point.
-    """
-    with torch.no_grad():
-        exact = camera.to(torch.float64)
-        weights = torch.ones_like(exact.eye[:, 0])
-        centre, depthless = _meeting_point(exact.eye, exact.ahead, weights)
-        if depthless is not None:
-            raise ValueError(
-                f"the optical axes of the {len(camera)} cameras are parallel and meet nowhere; "
-                "place the sphere yourself, or by masks with visual_sphere"
-            )
-        x, y, z = exact.world_to_camera(centre[None])[:, 0].unbind(-1)
-        _check_ahead(z)
-        gaps = []
-        for axis, along in ((0, x), (1, y)):
-            f, c = exact.focal[:, axis], exact.principal[:, axis]
-            for side in (-1, 1):  # distance to the plane x_ndc = side, > 0 within
-                if exact.orthographic:
-                    gaps.append((1 - side * (f * along + c)) / f)
-                else:
-                    inside = z - side * (f * along + c * z)
-                    gaps.append(inside / torch.sqrt(f**2 + (side - c) ** 2))
-        radius = torch.stack(gaps).amin()
-        if float(radius) <= 0:
-            raise ValueError("the point where the optical axes meet is not seen by all cameras")
-        return centre.to(camera.dtype), radius.to(camera.dtype)
-
-
 def meeting_point(camera: Camera) -> Tensor:
     """The point [3] nearest to the lines of sight through the middles of the images, world.
 

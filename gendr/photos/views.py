@@ -59,11 +59,10 @@ from gendr.photos.folders import (
     resized_straight,
 )
 from gendr.photos.images import Planes, decoded_at_once, open_photo
-from gendr.photos.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
+from gendr.photos.lines_of_sight import MASK_NOISE, visual_sphere
 
 __all__ = [
-    "Views", "load_points", "load_views", "save_views", "view_sizes", "view_volume",
-    "visual_sphere",
+    "Views", "load_points", "load_views", "save_views", "view_sizes", "visual_sphere",
 ]  # fmt: skip
 
 # How much a channel of the background may differ from its colour: the noise of a JPEG, soft light.

@@ -26,24 +26,6 @@ from gendr.rendering import Renderer
 Pixels: TypeAlias = NDArray[np.uint8]
 Color: TypeAlias = "tuple[int, int, int]"
 
-__all__ = [
-    "Page",
-    "around",
-    "composited",
-    "depths",
-    "diagonal",
-    "difference",
-    "fit_frames",
-    "fit_sheet",
-    "gif",
-    "orbit",
-    "photo",
-    "picture",
-    "render_views",
-    "shaded",
-    "spread",
-    "visible_part",
-]
 
 PAPER: Color = (255, 255, 255)
 INK: Color = (38, 43, 51)

@@ -27,8 +27,7 @@ from gendr._common.checks import (
     check_number,
     check_shape,
 )
-from gendr._common.tensor_cache import cached
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import cached, is_traced
 from gendr.kernels.operator import Operator
 from gendr.kernels.through_cpu import goes_through_cpu, moved
 from gendr.primitives.choice import kernels_for

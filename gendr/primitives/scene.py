@@ -21,24 +21,11 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tensor_cache import cached
-from gendr._common.tracing import is_traced, once
+from gendr._common.tracing import cached, is_traced, once
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "Layer",
-    "Pixels",
-    "Scene",
-    "cached",
-    "check_ids",
-    "check_pos",
-    "check_rast",
-    "check_tri",
-    "numbered",
-    "pixels_of",
-]  # fmt: skip
 
 LARGEST = 1e75  # of coordinates: a product of four is still a finite float64
 

@@ -23,8 +23,7 @@ from gendr._common.checks import (
     shape_text,
 )
 from gendr._common.readback import earlier
-from gendr._common.tensor_cache import cached
-from gendr._common.tracing import is_traced
+from gendr._common.tracing import cached, is_traced
 from gendr.kernels.operator import Operator
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS

@@ -30,8 +30,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tensor_cache import TensorCache
-from gendr._common.tracing import breaking_graphs_for_masks, is_traced, stable_argsort
+from gendr._common.tracing import TensorCache, breaking_graphs_for_masks, is_traced, stable_argsort
 from gendr._common.words import worded
 from gendr.kernels.operator import Operator
 from gendr.sorting.backends.comparators import has_kernel

@@ -20,8 +20,7 @@ import torch
 import gendr
 from building import site
 from gendr import relaxed, sorting, topk
-from gendr._common import arrays
-from gendr._common import tensor_cache as tensors
+from gendr._common import arrays, tracing
 from gendr._common.arrays import read_array, read_arrays
 from gendr._common.checks import (
     check_choice,
@@ -584,10 +583,10 @@ def test_what_is_found_of_a_tensor_lives_with_it_until_it_changes():
         calls.append(1)
         return float(x.sum())
 
-    assert [tensors.cached(x, "sum", total) for _ in range(2)] == [3.0, 3.0]
+    assert [tracing.cached(x, "sum", total) for _ in range(2)] == [3.0, 3.0]
     x[0] = 4
-    assert tensors.cached(x, "sum", total) == 7
-    assert tensors.cached(x.clone(), "sum", total) == 7
+    assert tracing.cached(x, "sum", total) == 7
+    assert tracing.cached(x.clone(), "sum", total) == 7
     assert len(calls) == 3
     dead = weakref.ref(x)
     del x
@@ -596,7 +595,7 @@ def test_what_is_found_of_a_tensor_lives_with_it_until_it_changes():
 
 
 def test_an_owner_keeps_the_last_thing_it_made():
-    x, y, owner, calls = torch.ones(2), torch.ones(2), tensors.TensorCache(), []
+    x, y, owner, calls = torch.ones(2), torch.ones(2), tracing.TensorCache(), []
 
     def of(x, key=None):
         return owner.of((x,), key, lambda: calls.append(1) or x * 2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.logic import GroupSum, LearnableWiring, LogicLayer, block_wiring, random_wiring
+from gendr.logic import GroupSum, LearnableWiring, LogicLayer, random_wiring
 from support.cases import for_each
 
 SIZES = [(2, 1, 2), (2, 9, 2), (5, 10, 2), (5, 25, 2), (17, 24, 2), (784, 8000, 2), (300, 300, 2),
@@ -60,25 +60,11 @@ def test_order_of_inputs_is_random():
     )
 
 
-@for_each("inputs, gates, blocks", [(17, 23, 4), (64, 64, 8), (8, 4, 4)])
-def test_blocks_read_their_own_inputs(inputs, gates, blocks):
-    wires = block_wiring(inputs, gates, blocks=blocks, seed=0)
-    assert wires.shape == (2, gates)
-    assert (wires[0] != wires[1]).all()
-    bounds = [inputs * j // blocks for j in range(blocks + 1)]
-    for j in range(blocks):
-        mine = wires[:, gates * j // blocks : gates * (j + 1) // blocks]
-        assert mine.numel()
-        assert bounds[j] <= int(mine.min()) <= int(mine.max()) < bounds[j + 1]
-
-
 @for_each(
     "make, error, match",
     [
         (lambda: random_wiring(1, 4), ValueError, "in_features must be >= 2, as every gate reads"),
         (lambda: random_wiring(4, 0), ValueError, "out_features must be >= 1, got 0"),
-        (lambda: block_wiring(7, 9, blocks=4), ValueError, "blocks must be <= 3, so that each"),
-        (lambda: block_wiring(7, 9, blocks=1.5), TypeError, "blocks must be an int"),
         (lambda: LearnableWiring(0), ValueError, "candidates must be >= 1, got 0"),
         (lambda: LearnableWiring(2.0), TypeError, "candidates must be an int"),
         (lambda: LogicLayer(9, 5, wiring=LearnableWiring(5)), ValueError, "must be <= 4, so that"),

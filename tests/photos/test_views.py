@@ -20,7 +20,6 @@ from gendr.photos import (
     load_views,
     save_views,
     view_sizes,
-    view_volume,
     visual_hull,
     visual_sphere,
 )
@@ -888,37 +887,6 @@ def test_visual_sphere_names_a_wrong_convention():
         visual_sphere(camera, masks * 0)
     with pytest.raises(ValueError, match="masks must have shape"):
         visual_sphere(camera, masks[0])
-
-
-@for_each(orthographic=[False, True])
-def test_view_volume_is_the_largest_ball_in_all_views(orthographic):
-    camera = look_at([3.0, 4.0, 5.0], 20.0, [0.0, 100.0, 230.0], 40.0, at=(10, 20, 30),
-                     orthographic=orthographic, dtype=F64)  # fmt: skip
-    centre, radius = view_volume(camera)
-    np.testing.assert_allclose(centre, [10, 20, 30], atol=1e-9)
-    want = 3 * (math.tan if orthographic else math.sin)(math.radians(20))
-    assert float(radius) == pytest.approx(want, rel=1e-12)
-    # With a shifted image, the ball touches the border of some view: a little larger is cut.
-    camera = Camera(camera.rotation, camera.translation, camera.focal, [[0.2, -0.1]],
-                    orthographic=orthographic)  # fmt: skip
-    centre, radius = view_volume(camera)
-    ring = torch.nn.functional.normalize(torch.randn(20_000, 3, dtype=F64), dim=-1)
-    for factor, inside in ((0.999, True), (1.01, False)):
-        xy, _ = camera.project(centre + factor * radius * ring)
-        assert bool((xy.abs() <= 1).all()) == inside
-
-
-def test_view_volume_refuses_what_has_none():
-    with pytest.raises(ValueError, match="parallel"):
-        view_volume(look_at(3.0, 0.0, 0.0))
-    camera = look_at(3.0, 20.0, [0.0, 60.0, 120.0], dtype=F64)
-    away = Camera.from_opengl(camera_to_world=camera.camera_to_world @ torch.diag(
-        torch.tensor([-1.0, 1, -1, 1], dtype=F64)))  # fmt: skip
-    with pytest.raises(ValueError, match="behind the cameras"):
-        view_volume(away)
-    shifted = Camera(camera.rotation, camera.translation, camera.focal, [1.5, 0.0])
-    with pytest.raises(ValueError, match="not seen by all"):
-        view_volume(shifted)
 
 
 @for_each(quarters=[(0, 1), (3, 2), (1, 1)], size=[(24, 31), (40, 40)], windows=[False, True])

@@ -14,8 +14,6 @@ from torch import Tensor
 from gendr import distributions
 from gendr.distributions import Distribution, StandardDistribution
 
-__all__ = ["CDF", "EXAMPLES", "SMOOTH", "exact_cdf", "exact_pdf", "exact_sf", "forms", "points"]
-
 mp.mp.dps = 120
 
 HALF: Any = mp.mpf(1) / 2

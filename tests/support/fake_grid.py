@@ -25,11 +25,6 @@ from lab.engine.grid import run_grid
 from lab.engine.store import Store, StoreError
 from lab.engine.tasks import Outcome, Trial
 
-__all__ = [
-    "FakeTask", "Here", "attempts", "drive", "is_running", "kill_and_resume", "main", "outcome_of",
-    "results_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class FakeTask:

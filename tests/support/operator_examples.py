@@ -182,11 +182,11 @@ def _ordered() -> Example:
 
 def _project() -> Example:
     from gendr.mesh import icosphere, look_at
-    from gendr.rendering.backends.cpu import project
+    from gendr.rendering.backends.cpu import backend
 
     ball, camera = icosphere(0), look_at(3.0, 20.0, torch.tensor([10.0, 130.0]))
-    spec = project._Spec(ball.faces, np.empty((2, 3)))
-    kernels = project.KernelPair(project._forward, project._backward)
+    spec = backend._ProjectSpec(ball.faces, np.empty((2, 3)))
+    kernels = backend.KernelPair(backend._project_forward, backend._project_backward)
     inputs = _leaves(ball.vertices, camera.projection)
     return Example(spec, inputs, batched=(), kernels=kernels)
 

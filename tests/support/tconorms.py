@@ -12,18 +12,6 @@ from mpmath import mp
 
 from gendr.tnorms import Parametric, TConorm, family, names
 
-__all__ = [
-    "ARCHIMEDEAN",
-    "EVERY",
-    "ORACLES",
-    "PARAMETRIC",
-    "TCONORMS",
-    "Oracle",
-    "folded",
-    "is_nilpotent",
-    "pairwise",
-]
-
 
 class Oracle(NamedTuple):
     """A family as it is published (table B.2 of the thesis unless it says otherwise).

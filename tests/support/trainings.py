@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from gendr.jobs.training import TrainingLoop, drive
 
-__all__ = ["resumed", "trained"]
-
 R = TypeVar("R")
 
 

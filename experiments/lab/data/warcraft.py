@@ -23,17 +23,6 @@ from gendr._common.arrays import read_array
 from gendr._common.checks import check_count, check_image_size
 from lab.data.numbers import Stored, digest
 
-__all__ = [
-    "COSTS",
-    "TERRAINS",
-    "TerrainMaps",
-    "TerrainSplits",
-    "cheapest_paths",
-    "generate_terrain",
-    "path_cost",
-    "read_warcraft",
-]
-
 TILE = 8  # pixels of the side of a tile
 # What a cell of each terrain costs, as in the published files.
 TERRAINS = ("dirt", "grass", "forest", "rocks", "water")

@@ -28,14 +28,6 @@ from lab.reconstruction.renderings import (
     camera_of_view,
 )
 
-__all__ = [
-    "best_view",
-    "dataset_sheet",
-    "evaluation_sheet",
-    "prediction_sheet",
-    "silhouette_sheet",
-]
-
 TILE, GAP, MARGIN = 112, 8, 16  # pixels
 COLUMNS, SHAPES = 8, 32
 FIRST = 1  # the view that shapes are shown from

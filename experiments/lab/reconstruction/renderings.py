@@ -30,23 +30,6 @@ from gendr.mesh import Camera, look_at
 from lab.data.npz import map_array
 from lab.reconstruction.classes import CLASSES, ShapeClass, find_class
 
-__all__ = [
-    "DISTANCE",
-    "ELEVATION",
-    "FOV",
-    "SIDE",
-    "SPLITS",
-    "VIEWS",
-    "VOXELS",
-    "Pairs",
-    "RenderedShape",
-    "ShapeNetRenderings",
-    "camera_of_view",
-    "published_images",
-    "published_voxels",
-    "seen_images",
-]  # fmt: skip
-
 SPLITS = ("train", "val", "test")
 VIEWS, SIDE, VOXELS = 24, 64, 32
 DISTANCE, ELEVATION, FOV = 2.732, 30.0, 30.0

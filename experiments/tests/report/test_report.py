@@ -327,60 +327,7 @@ def test_damaged_table_is_refused(tmp_path, text, message):
 # -- in a browser ----------------------------------------------------------------------------------
 
 # What a person would do, in order; the page is then looked at.
-VISIT = """
-<script>
-const say = (name, value) => document.body.setAttribute(`data-${name}`, value);
-const press = (key) => document.activeElement.dispatchEvent(
-  new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-say("pinned", card.querySelector("h4").innerText + card.querySelector(".formulas").innerText);
-press("Escape");
-say("closed", card.hidden);
-const third = document.querySelectorAll(".map .cell")[2];
-third.dispatchEvent(new PointerEvent("pointerover", { bubbles: true, pointerType: "mouse" }));
-say("hovered", card.querySelector("h4").innerText.replace("\\n", "/"));
-const first = document.querySelector(".map .cell");
-first.focus();
-press("ArrowRight");
-press("ArrowDown");
-say("focused", card.querySelector("h4").innerText.replace("\\n", "/"));
-press("Enter");
-say("address", decodeURIComponent(location.hash));
-const section = document.querySelector("#runs section");
-const lines = () => [...section.querySelectorAll("tbody tr:not([hidden])")]
-  .filter((line) => line.closest(".list")).map((line) => line.innerText.replace(/\\s+/g, " "));
-section.querySelectorAll(".list th button")[4].click();
-say("sorted", lines().map((line) => line.split(" ")[4]).slice(0, 400).join(" "));
-const filter = section.querySelector(".filter input");
-filter.value = "gamma YAGER reversed";
-filter.dispatchEvent(new Event("input"));
-say("filtered", lines().length);
-say("dimmed", section.querySelectorAll(".cell.dimmed").length);
-say("dots", document.querySelectorAll(".dot").length);
-say("clear", [...document.querySelectorAll(".dot:not(.dimmed) title")]
-  .map((title) => title.textContent.split(":")[0]).sort().join(" "));
-const bars = [...section.querySelectorAll(".bars")].map((list) =>
-  [...list.querySelectorAll("b")].map((each) => each.textContent).join(","));
-say("bars", bars.join(" "));
-for (const name of ["logistic/yager(p=2)", "uniform/max", "logistic/yager(p=2)"]) {
-  pin(cells.get(`1 ${name}`));
-  card.querySelector(".beside").click();
-}
-pin(document.querySelectorAll("#runs section:nth-child(2) .cell:not(.missing):not(.diverged)")[0]);
-say("curves", card.querySelectorAll(".curve").length);
-card.querySelector(".beside").click();
-const sides = () => [...document.querySelectorAll("#compared .sides > span")]
-  .map((name) => name.textContent);
-say("sides", sides().join(";"));
-say("drawn", document.querySelectorAll("#compared .curve").length);
-say("errors", document.querySelectorAll("#compared .bar u").length);
-document.querySelector("#compared .sides button").click();
-say("left", sides().join(";"));
-say("overflow", document.documentElement.scrollWidth - innerWidth);
-pin(cells.get("1 logistic/yager(p=2)"));
-document.addEventListener("DOMContentLoaded", () =>
-  say("pictured", card.querySelectorAll("img[src^=data]").length));
-</script>
-"""
+VISIT = Path(__file__).with_name("visit.html")
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +337,7 @@ def visit(page, tmp_path_factory):
         pytest.skip("there is no Chromium")
     folder = tmp_path_factory.mktemp("browser")
     file = folder / "page.html"
-    file.write_text(page.replace("</body>", VISIT + "</body>"), encoding="utf-8")
+    file.write_text(page.replace("</body>", VISIT.read_text() + "</body>"), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
     command += ["--disable-background-networking", f"--user-data-dir={folder / 'profile'}"]
     command += ["--enable-logging=stderr", "--window-size=1280,2000", "--dump-dom"]

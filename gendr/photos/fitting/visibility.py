@@ -16,16 +16,6 @@ from gendr.rendering import Renderer
 from gendr.rendering.api import parse_image_size
 from gendr.rendering.geometry import raster_positions
 
-__all__ = [
-    "VisibilityBuffer",
-    "cosine_to_eye",
-    "footprint",
-    "look",
-    "sampling_grid",
-    "visible_faces",
-    "visible_share",
-]  # fmt: skip
-
 # Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
 LEAST_COSINE = 0.15
 

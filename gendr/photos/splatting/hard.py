@@ -10,7 +10,7 @@ After every few steps, triangles that no photo shows are dropped, and those bene
 differ most from what is drawn are split along their longest edge.
 
 Held et al., Triangle Splatting+ (2025), end in opaque triangles too, by a schedule of opacities and
-edges of soft ones; `benchmarks/endings.py` compares.
+edges of soft ones.
 """
 
 from __future__ import annotations

@@ -21,18 +21,6 @@ from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.splats import Splats
 from gendr.rendering import Renderer
 
-__all__ = [
-    "film",
-    "hard_views",
-    "nearest",
-    "out_of_frame",
-    "pair",
-    "rendered",
-    "sheet",
-    "shown",
-    "with_mean_colors",
-]  # fmt: skip
-
 # Pictures side by side on the sheet and the width of each; that of the two of a pair.
 COLUMNS, TILE, WIDE = 6, 192, 320
 # Frames of a second.

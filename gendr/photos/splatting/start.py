@@ -34,11 +34,6 @@ from gendr.photos.splatting.pictures import nearest, shown
 from gendr.photos.splatting.splats import Splats
 from gendr.tnorms import TConorm
 
-__all__ = [
-    "Look", "from_cameras", "from_cloud", "from_hull", "from_mesh", "from_points",
-    "from_surface",
-]  # fmt: skip
-
 # Points that are tried at once, how many times, and how many times for none at all.
 _TRIES, _ROUNDS, _PATIENCE = 50_000, 400, 10
 # How far from its middle an object may reach, in radii of the visual sphere.

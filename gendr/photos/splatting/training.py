@@ -38,10 +38,6 @@ from gendr.photos.splatting.start import (
     from_surface,
 )
 
-__all__ = [
-    "KIND", "SplatSettings", "SplatTraining", "fit_splats", "start_from", "with_background",
-]  # fmt: skip
-
 # What checkpoints are of.
 KIND = "a training of splats"
 # Photos are divided by the first number until the progress is the second, if that leaves

@@ -19,18 +19,6 @@ from gendr.photos.views import Views
 from gendr.photos.visual import Pixels
 from gendr.rendering import Renderer
 
-__all__ = [
-    "COMPARISONS",
-    "Soft",
-    "compared",
-    "drawable",
-    "eye",
-    "letterboxed",
-    "silhouette_gradient",
-    "soft",
-    "splatted",
-]
-
 CUTOFF = 1e-3
 COMPARISONS = ("photo", "mask", "fit", "difference")
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.tensor_cache import cached
+from gendr._common.tracing import cached
 from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run
 from gendr.primitives.scene import Pixels
 

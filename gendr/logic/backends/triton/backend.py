@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from gendr._common.tensor_cache import cached
+from gendr._common.tracing import cached
 from gendr.kernels.triton import launch as _triton_launch
 from gendr.kernels.triton.launch import available as available
 from gendr.kernels.triton.launch import blocks_of, interpreted, power_of_2, run

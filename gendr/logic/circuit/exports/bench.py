@@ -6,79 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gendr.logic.circuit.exports.texts import filled
 from gendr.logic.circuit.exports.verilog import Options, whole_bytes
 from gendr.logic.circuit.packed import unpacked
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
-
-_BEGIN = """\
-module {name}_bench;
-  localparam ROWS = {rows}, WIDTH = {width}, SIZE = {size};
-  reg clk = 0;
-  reg [WIDTH-1:0] x, rows [0:ROWS-1];
-  reg [SIZE-1:0] wanted [0:ROWS-1];
-  wire [SIZE-1:0] found;
-  task check(input integer row, input [SIZE-1:0] got);
-    if (got !== wanted[row]) begin
-      $display("FAIL: row %0d gives %0h in place of %0h", row, got, wanted[row]);
-      $finish;
-    end
-  endtask
-"""
-_PLAIN = """\
-  integer k, wait_for;
-  {name} dut({pins});
-  initial begin
-    #0 wait_for = {wait};  // after the rows are there
-    for (k = 0; k < ROWS + wait_for; k = k + 1) begin
-      x = rows[k < ROWS ? k : 0];
-      #1 clk = 1;
-      #1 clk = 0;
-      if (k >= wait_for) check(k - wait_for, found);
-    end
-    $display("PASS: %0d rows", ROWS);
-    $finish;
-  end
-"""
-_STREAM = """\
-  reg resetn = 0, valid = 0, ready = 0;
-  wire taken, given, last;
-  integer sent = 0, got = 0, seed = 1;
-  {name} dut(.aclk(clk), .aresetn(resetn), .s_axis_tdata(x), .s_axis_tvalid(valid),
-    .s_axis_tlast(sent % 3 == 2), .s_axis_tready(taken), .m_axis_tdata(found),
-    .m_axis_tvalid(given), .m_axis_tlast(last), .m_axis_tready(ready));
-  always #1 clk = ~clk;
-  initial begin
-    #4 resetn = 1;
-    #(20 * ROWS + 2000) $display("FAIL: %0d of %0d results came", got, ROWS);
-    $finish;
-  end
-  // What is offered stays until it is taken; neither side waits for the other one.
-  always @(negedge clk) if (resetn) begin
-    if (!valid && sent < ROWS) valid = $random(seed) % 4 != 0;
-    ready = $random(seed) % 3 == 0;
-    x = valid ? rows[sent] : {{WIDTH{{1'bx}}}};
-  end
-  always @(posedge clk) if (resetn) begin
-    if (valid && taken) begin
-      sent <= sent + 1;
-      valid <= 0;
-    end
-    if (given) begin  // also while it waits
-      if (got == ROWS || last !== (got % 3 == 2)) begin
-        $display("FAIL: result %0d of %0d with tlast %b", got, ROWS, last);
-        $finish;
-      end
-      check(got, found);
-      if (ready) got = got + 1;
-    end
-    if (sent == ROWS && got == ROWS) begin
-      $display("PASS: %0d rows", ROWS);
-      $finish;
-    end
-  end
-"""
 
 
 def source(circuit: Parts, name: str, rows: Any, options: Options) -> str:
@@ -90,24 +23,24 @@ def source(circuit: Parts, name: str, rows: Any, options: Options) -> str:
     wanted = [0] * len(given)
     for _, bits, values in reversed(parts):
         wanted = [w << bits | int(v) for w, v in zip(wanted, values, strict=True)]
-    lines: list[str] = []
+    lines = [""]
     if options.stream:
-        width, size, body = whole_bytes(width), whole_bytes(size), _STREAM.format(name=name)
+        width, size = whole_bytes(width), whole_bytes(size)
+        body = filled("bench.v", "stream", name=name)
     else:
         names = [port for port, _, _ in parts]
         lines = [f"  wire [{bits - 1}:0] {port};" for port, bits, _ in parts]
         lines.append(f"  assign found = {{{', '.join(reversed(names))}}};")
-        pins = ["clk"] * bool(options.registers) + ["x", *names]
+        ports = ["clk"] * bool(options.registers) + ["x", *names]
         wait = "dut.LATENCY - 1" if options.registers else "0"
-        body = _PLAIN.format(name=name, pins=", ".join(f".{p}({p})" for p in pins), wait=wait)
-    head = _BEGIN.format(name=name, rows=len(given), width=width, size=size)
+        pins = ", ".join(f".{p}({p})" for p in ports)
+        body = filled("bench.v", "plain", name=name, pins=pins, wait=wait)
+    head = filled("bench.v", "begin", name=name, rows=len(given), width=width, size=size)
     values = [
         f"    rows[{k}] = {width}'h{row:x}; wanted[{k}] = {size}'h{result:x};"
         for k, (row, result) in enumerate(zip(given, wanted, strict=True))
     ]
-    return "\n".join(
-        [head + "\n".join(lines), body + "  initial begin", *values, "  end", "endmodule", ""]
-    )
+    return "\n".join([head, *lines, body, "  initial begin", *values, "  end", "endmodule", ""])
 
 
 def _written(circuit: Parts, rows: Any, options: Options) -> tuple[list[int], int]:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gendr.logic.circuit import packed
+from gendr.logic.circuit.exports.texts import filled
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
@@ -110,22 +111,7 @@ def _thread_local(upper: str, words: int) -> list[str]:
     """What makes a variable one of each thread, if there is such a variable."""
     if words <= _ON_STACK:
         return []
-    return f"""
-/* The {8 * words} bytes of scratch are too many for some stacks: they are in a variable that each
-   thread has of its own. The functions "_with" take memory of the caller's instead. */
-#if !defined({upper}_LOCAL)
-#if defined(__cplusplus)
-#define {upper}_LOCAL thread_local
-#elif defined(__GNUC__)
-#define {upper}_LOCAL __thread
-#elif defined(_MSC_VER)
-#define {upper}_LOCAL __declspec(thread)
-#elif __STDC_VERSION__ >= 201112L && !defined(__STDC_NO_THREADS__)
-#define {upper}_LOCAL _Thread_local
-#else
-#error "define {upper}_LOCAL as what makes a variable thread-local, or as nothing for one thread"
-#endif
-#endif""".split("\n")
+    return ["", *filled("circuit.c", "thread-local", UPPER=upper, bytes=8 * words).split("\n")]
 
 
 def _scratch(upper: str, words: int) -> str:
@@ -140,36 +126,11 @@ def _counts(circuit: Parts, name: str, upper: str, words: int) -> list[str]:
     inputs, groups = circuit.netlist.inputs, circuit.sums.k
     each = len(circuit.netlist.outputs) // groups
     digits = each.bit_length()
-    return f"""
-#define {upper}_GROUPS {groups}
-
-/* How many outputs of each group are 1, in each of 64 rows; the class is the group with most.
-   A word for each binary digit of the count takes one output after the other. */
-void {name}_counts_with(const uint64_t x[{inputs}], int32_t counts[64][{groups}],
-                        uint64_t scratch[{words}]) {{
-  {name}_gates(x, scratch);
-  for (int32_t k = 0; k < {groups}; k++) {{
-    uint64_t digit[{digits}] = {{0}};
-    for (int32_t j = 0; j < {each}; j++) {{
-      uint64_t carry = scratch[{name}_stores[{each} * k + j]];
-      for (int p = 0; carry && p < {digits}; p++) {{
-        uint64_t next = digit[p] & carry;
-        digit[p] ^= carry;
-        carry = next;
-      }}
-    }}
-    for (int i = 0; i < 64; i++) {{
-      int32_t count = 0;
-      for (int p = 0; p < {digits}; p++) count |= (int32_t)(digit[p] >> i & 1) << p;
-      counts[i][k] = count;
-    }}
-  }}
-}}
-
-void {name}_counts(const uint64_t x[{inputs}], int32_t counts[64][{groups}]) {{
-{_scratch(upper, words)}
-  {name}_counts_with(x, counts, scratch);
-}}""".split("\n")
+    found = filled(
+        "circuit.c", "counts", UPPER=upper, name=name, inputs=inputs, groups=groups, each=each,
+        digits=digits, words=words, scratch=_scratch(upper, words),
+    )  # fmt: skip
+    return ["", *found.split("\n")]
 
 
 def _pack(circuit: Parts, name: str, upper: str) -> list[str]:
@@ -181,16 +142,8 @@ def _pack(circuit: Parts, name: str, upper: str) -> list[str]:
     suffix = "f" if kind == "float" else ""
     numbers = ", ".join(f"{float(v).hex()}{suffix}" for v in limits.ravel())
     place = "t" if len(limits) == 1 else f"{each} * f + t"
-    return f"""
-#define {upper}_FEATURES {features}
-
-static const {kind} {name}_thresholds[{limits.size}] = {{{numbers}}};
-
-/* Up to 64 rows of numbers as bits: whether each is above each of its thresholds. */
-void {name}_pack(const {kind} *x, int rows, uint64_t in[{circuit.netlist.inputs}]) {{
-  for (int j = 0; j < {circuit.netlist.inputs}; j++) in[j] = 0;
-  for (int i = 0; i < rows; i++)
-    for (int f = 0; f < {features}; f++)
-      for (int t = 0; t < {each}; t++)
-        in[{each} * f + t] |= (uint64_t)(x[{features} * i + f] > {name}_thresholds[{place}]) << i;
-}}""".split("\n")
+    found = filled(
+        "circuit.c", "pack", UPPER=upper, name=name, features=features, kind=kind, each=each,
+        size=limits.size, numbers=numbers, inputs=circuit.netlist.inputs, place=place,
+    )  # fmt: skip
+    return ["", *found.split("\n")]

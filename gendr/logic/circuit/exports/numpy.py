@@ -4,37 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gendr.logic.circuit.exports.texts import filled
+
 if TYPE_CHECKING:
     from gendr.logic.circuit.parts import Parts
-
-_TEXT = '''"""A logic gate circuit of {gates} gates, {inputs} inputs and {outputs} outputs."""
-
-import numpy as np
-
-# The gates: id, first operand, second operand. An id is the truth table at 00, 01, 10, 11, read as
-# a binary number. Operands are signals: first the inputs, then the gates.
-GATES = [
-{table}]
-OUTPUTS = {output_list}
-{constants}
-
-def {name}(x):
-    """{doc}"""
-    x = np.asarray(x)
-    if x.ndim != 2 or x.shape[1] != {features}:
-        raise ValueError(f"x must have shape [N, {features}], got {{list(x.shape)}}")
-{bits}
-    signals = list(bits.T)
-    for gate, a, b in GATES:
-        a, b = signals[a], signals[b]
-        found = np.zeros(len(x), bool)
-        for corner, (p, q) in enumerate(((~a, ~b), (~a, b), (a, ~b), (a, b))):
-            if gate >> (3 - corner) & 1:
-                found |= p & q
-        signals.append(found)
-    out = np.stack([signals[k] for k in OUTPUTS], 1)
-{result}
-'''
 
 
 def source(circuit: Parts, name: str) -> str:
@@ -57,16 +30,11 @@ def source(circuit: Parts, name: str) -> str:
             f"    return counts.astype(np.float32) / np.float32({sums.tau!r})"
         )
         result += f" + np.float32({sums.beta!r})" if sums.beta else ""
-    return _TEXT.format(
-        gates=len(netlist),
-        inputs=netlist.inputs,
-        outputs=len(netlist.outputs),
-        table="".join(f"    ({gate}, {a}, {b}),\n" for gate, a, b in triples),
-        output_list=netlist.outputs.tolist(),
-        constants=constants,
-        name=name,
-        doc=f"Rows [N, {circuit.features}] of {takes} -> {gives}.",
-        features=circuit.features,
-        bits=bits,
-        result=result,
-    )
+    found = filled(
+        "numpy.txt", "all", gates=len(netlist), inputs=netlist.inputs,
+        outputs=len(netlist.outputs), output_list=netlist.outputs.tolist(), constants=constants,
+        table="".join(f"    ({gate}, {a}, {b}),\n" for gate, a, b in triples), name=name,
+        doc=f"Rows [N, {circuit.features}] of {takes} -> {gives}.", features=circuit.features,
+        bits=bits, result=result,
+    )  # fmt: skip
+    return found + "\n"

@@ -21,10 +21,6 @@ from gendr.photos.fitting.pose.polish import polished
 from gendr.photos.fitting.pose.settings import PoseSettings
 from gendr.photos.meshing.simplification import clustered, simplified
 
-__all__ = [
-    "Alike", "PoseCandidate", "PoseResult", "Poses", "Problem", "Search", "View", "shrunk"
-]  # fmt: skip
-
 # Sides of the images of the search; the mask is compared in a square of this half width, in units
 # of the root of its area.
 SEEN, _COMPARED, _WINDOW = 64, 32, 1.6

@@ -77,28 +77,6 @@ GRAD_COLUMNS = 4
 # ---------------------------------------------------------------------------------------------
 
 
-@kernel()
-def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop):
-    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
-    side = float(min(height, width))
-    for f in range(start, stop):
-        radius = images[image_of_face[f], RADIUS]
-        x_low, x_high, y_low, y_high = np.inf, -np.inf, np.inf, -np.inf
-        for k in range(corners.shape[1]):
-            x_low, x_high = min(x_low, corners[f, k, 0]), max(x_high, corners[f, k, 0])
-            y_low, y_high = min(y_low, corners[f, k, 1]), max(y_high, corners[f, k, 1])
-        # The centre of pixel j is at (2j + 1 - width) / side; the 1e-9 covers rounding.
-        slack = radius + 1e-9 * (1.0 + abs(x_low) + abs(x_high) + abs(y_low) + abs(y_high))
-        x_first = np.ceil(((x_low - slack) * side + width - 1.0) * 0.5) if slack < 1e18 else 0.0
-        x_last = np.floor(((x_high + slack) * side + width - 1.0) * 0.5)
-        y_first = np.ceil((height - 1.0 - (y_high + slack) * side) * 0.5) if slack < 1e18 else 0.0
-        y_last = np.floor((height - 1.0 - (y_low - slack) * side) * 0.5)
-        boxes[f, 0] = int(min(max(x_first, 0.0), float(width)))
-        boxes[f, 1] = int(min(max(x_last + 1.0, 0.0), float(width)))
-        boxes[f, 2] = int(min(max(y_first, 0.0), float(height)))
-        boxes[f, 3] = int(min(max(y_last + 1.0, 0.0), float(height)))
-
-
 @inner()
 def face_orientation(corners, f):
     """+1 for a counterclockwise face, -1 for a clockwise one, 0 for one without area."""

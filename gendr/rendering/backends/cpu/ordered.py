@@ -126,7 +126,7 @@ def _tables(
     shape: Number | None, p: Number | None,
 ) -> FaceTables:  # fmt: skip
     """What the kernels read of faces; `images` has a row for each."""
-    from gendr.rendering.backends.cpu import kernels, ordered_kernels
+    from gendr.rendering.backends.cpu import kernels, ordered_kernels, project_kernels
 
     layered, size = spec
     faces, join, count = layered.faces, layered.tconorm, len(corners)
@@ -144,8 +144,8 @@ def _tables(
         table[:, kernels.FAMILY_P] = power_of(join, p)
     boxes, given = np.zeros((count, 4), np.int32), corners.numpy()
     run(
-        kernels.face_boxes, count, given, np.arange(count), table, size.height, size.width, boxes,
-        pieces=2,
+        project_kernels.face_boxes, count, given, np.arange(count), table, size.height, size.width,
+        boxes, pieces=2,
     )  # fmt: skip
     present = faces.present
     if present is not None:

@@ -49,14 +49,14 @@ def tables_of(
         size: of the images.
         images: by `image_table`.
     """
-    from gendr.rendering.backends.cpu import kernels
+    from gendr.rendering.backends.cpu import project_kernels
 
     given = corners.detach().contiguous().numpy()
     offsets = np.asarray(faces.offsets, np.int64)
     image_of_face = np.arange(faces.images).repeat(offsets[1:] - offsets[:-1])
     boxes = np.zeros((len(given), 4), np.int32)
     run(
-        kernels.face_boxes, len(given), given, image_of_face, images,
+        project_kernels.face_boxes, len(given), given, image_of_face, images,
         size.height, size.width, boxes, pieces=2, alone=len(given) < _FEW,
     )  # fmt: skip
     if faces.has_absent:

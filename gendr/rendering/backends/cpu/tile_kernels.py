@@ -562,7 +562,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
     Args:
         corners: float32 [T, N, 2].
         offsets: of the faces of images.
-        boxes: of faces, see `kernels.face_boxes`.
+        boxes: of faces, see `project_kernels.face_boxes`.
         images: see `kernels.IMAGE_COLUMNS`.
         size: height and width.
         formulas: a tuple of `Formulas`.
