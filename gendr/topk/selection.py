@@ -292,8 +292,8 @@ class _BySort(Selecting):
         return self._with_matrix().last_rows(self.x, self.k).flip(-2)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        rows = self._with_matrix().last_rows(self.x, self.k)
-        return (weights.flip(-1)[..., None] * rows).sum(-2)
+        weights = weights.flip(-1)[..., None]
+        return self._with_matrix().last_weighed(self.x, weights)[..., 0]
 
     def carried(self, payload: Tensor) -> Tensor:
         return self._with_matrix().last_carried(self.x, payload, self.k).flip(-2)
