@@ -272,7 +272,7 @@ def windows_end(
 ):
     """Fill in c, and the gradients of x and of the steepness for each matrix, from these sums."""
     n, limit = x.shape[1], most_of(x)
-    y, total, slope, by_key = np.empty((4, n))
+    y, total, slope, by_key = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for b in range(start, stop):
         for part in range(1, sums.shape[1]):
             sums[b, 0] += sums[b, part]

@@ -137,7 +137,7 @@ def _rows_of(unit, m):
 
 
 @inner()
-def _centred(x, order, centred):
+def centre(x, order, centred):
     """Subtract the median of x, which shifts all arguments of a row equally and makes them smaller.
 
     For huge x `centred` is also divided by a power of 2, to leave room for sums. Returns that
@@ -152,7 +152,7 @@ def _centred(x, order, centred):
 
 
 @inner()
-def _distances(x, order, total):
+def distances(x, order, total):
     """Fill in total[j] = sum_k |x_j - x_k|, incrementally from one sorted value to the next."""
     n = len(x)
     lowest = x[order[0]]
@@ -172,8 +172,8 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
     centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
         b, _, first, end = _rows_of(unit, p.shape[1])
-        steep = bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
-        _distances(centred, order[b], total)
+        steep = bounded(steepness / centre(x[b], order[b], centred), _LARGEST)
+        distances(centred, order[b], total)
         for i in range(first, end):
             row = p[b, i]
             place = i + n - p.shape[1]
@@ -188,7 +188,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
 
 
 @inner()
-def _balances(x, order, weight, balance):
+def balances(x, order, weight, balance):
     """Fill in balance[j] = sum_k weight[k] sign(x_j - x_k)."""
     n = len(x)
     total = 0.0
@@ -222,7 +222,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
     slope = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, p.shape[1])
-        _balances(x[b], order[b], np.ones(n), slope)
+        balances(x[b], order[b], np.ones(n), slope)
         plain, weighted = shares[b, part, 0], shares[b, part, 1]
         plain[:] = 0.0
         weighted[:] = 0.0
@@ -246,8 +246,8 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
         for part in range(1, shares.shape[1]):
             plain += shares[b, part, 0]
             weighted += shares[b, part, 1]
-        _balances(x[b], order[b], plain, balance)
-        shrink = _centred(x[b], order[b], centred)
+        balances(x[b], order[b], plain, balance)
+        shrink = centre(x[b], order[b], centred)
         total = 0.0
         for j in range(n):
             by_argument = weighted[j] - balance[j]
