@@ -12,6 +12,7 @@ float32, wall clock, the device synchronised before and after. Cases:
   matrix per layer, the rows of NeuralSort and SoftSort, and the plain cross-entropy;
 - mask: `soft_topk_mask`, k = 1000 of a million, beside `torch.sort` of the same vector (without a
   gradient) and the formula of LapSum in PyTorch;
+- few: `soft_topk` by NeuralSort and SoftSort, k = 10 of 100 rows of 128, beside their formulas;
 - selection: `soft_topk`, k = 5 of 10,450, one row, beside the same network layer by layer in
   PyTorch, with the pass back of the paper's section 3.1.
 """
@@ -44,9 +45,10 @@ class Sizes(NamedTuple):
     million: int = 1_000_000
     selected: int = 1000
     wires: int = 10_450
+    few: int = 128
 
 
-QUICK = Sizes(5, 30, 10_000, 50, 40)
+QUICK = Sizes(5, 30, 10_000, 50, 40, 20)
 
 
 # -- the formulas of the papers
@@ -157,6 +159,7 @@ def cases(quick: bool, device: str) -> list[Case]:
     return [
         Case(f"loss/{s.rows}x{s.classes}", partial(losses, s, device)),
         Case(f"mask/{s.million}", partial(masks, s, device)),
+        Case(f"few/{s.rows}x{s.few}", partial(few_rows, s, device)),
         Case(
             f"selection/{s.wires}", partial(selections, s.wires, device),
             memory=("gendr, splitter", "formula, splitter"),
@@ -207,6 +210,29 @@ def masks(sizes: Sizes, device: str) -> Groups:
     x = drawn(sizes.million, device=device).requires_grad_()
     grad = drawn(sizes.million, device=device, seed=1)
     return [outcomes(group, [x], grad) for group in groups]
+
+
+def few_rows(sizes: Sizes, device: str) -> Groups:
+    """The largest values by the first rows of a row sort."""
+    x = drawn(sizes.rows, sizes.few, device=device).requires_grad_()
+    grad = drawn(sizes.rows, 10, device=device, seed=1)
+    papers = ("neuralsort", NEURALSORT, neuralsort_rows), ("softsort", 1.0, softsort_rows)
+    groups: list[dict[str, Function]] = [
+        {
+            f"gendr, {name}": partial(_values, name, steepness),
+            f"formula, {name}": partial(_moved, rows),
+        }
+        for name, steepness, rows in papers
+    ]
+    return [outcomes(group, [x], grad) for group in groups]
+
+
+def _values(name: str, steepness: float, x: Tensor) -> Tensor:
+    return soft_topk(x, 10, name, steepness=steepness).values
+
+
+def _moved(rows: Callable[[int, Tensor], Tensor], x: Tensor) -> Tensor:
+    return (rows(10, x) @ x[..., None])[..., 0]
 
 
 def selections(wires: int, device: str) -> Groups:

@@ -94,6 +94,10 @@ class PermutationSort(Sort):
         """The last rows of P times a payload [..., n, c], [..., count, c]."""
         return finite(matmul(self.last_rows(x, count), payload))
 
+    def last_weighed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The last rows of P, transposed, times weights [..., count, c], [..., n, c]."""
+        return finite(matmul(self.last_rows(x, weights.shape[-2]).mT, weights))
+
     def values(self, x: Tensor) -> Tensor:
         """P @ x: the sorted values [..., n], ascending, of x [..., n]."""
         return self.carried(x, x[..., None])[..., 0]

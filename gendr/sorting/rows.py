@@ -85,13 +85,11 @@ class RowSort(PermutationSort):
 
     def last_carried(self, x: Tensor, payload: Tensor, count: int) -> Tensor:
         """The last rows of P times a payload [..., n, c], [..., count, c]."""
-        check_matrices(self.name, x, count)
-        kernels = self._kernels(LAST, x) if payload.shape[-1] <= NARROW else None
-        if kernels is None:
-            return super().last_carried(x, payload, count)
-        keys, steepness = self._keyed(x)
-        keys, payload = expanded(keys, payload)
-        return LAST(kernels, (self, count), keys, steepness, payload)
+        return self._product(x, payload, False, count)
+
+    def last_weighed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The last rows of P, transposed, times weights [..., count, c], [..., n, c]."""
+        return self._product(x, weights, True, weights.shape[-2])
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of the noisy x if there is noise; without P if it is narrow."""
@@ -112,17 +110,20 @@ class RowSort(PermutationSort):
         sums = self._product(x, torch.stack([places, torch.ones_like(places)], -1), True)
         return sums[..., 0] / sums[..., 1] + (n + 1) / 2
 
-    def _product(self, x: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
-        """P @ payload, or P^T @ payload."""
+    def _product(
+        self, x: Tensor, payload: Tensor, by_columns: bool, count: int | None = None
+    ) -> Tensor:
+        """P @ payload, or P^T @ payload, with all rows of P or the last ones alone."""
         kernels = self._kernels(PRODUCTS, x) if payload.shape[-1] <= NARROW else None
+        rows = x.shape[-1] if count is None else count
         if kernels is None:
-            return _times(self.permutation(x), payload, by_columns)
+            return _times(self.last_rows(x, rows), payload, by_columns)
         keys, steepness = self._keyed(x)
         keys, payload = expanded(keys, payload)
         if not is_traced() and (_is_far(keys) or _is_far(payload)):
-            spec = self, keys.shape[-1], 0
-            return _times(ROWS(self._kernels(ROWS, x), spec, keys, steepness), payload, by_columns)
-        return PRODUCTS(kernels, (self, by_columns), keys, steepness, payload)
+            p = ROWS(self._kernels(ROWS, x), (self, rows, 0), keys, steepness)
+            return _times(p, payload, by_columns)
+        return PRODUCTS(kernels, (self, by_columns, count), keys, steepness, payload)
 
     def _kernels(self, operator: Operator, x: Tensor) -> Any:
         """What a backend has for these settings; None for the definition."""
@@ -177,13 +178,11 @@ def _reference(spec: tuple[RowSort, int, int], x: Tensor, steepness: Number) -> 
     return sort.reference(x, steepness, count + before)[..., :count, :]
 
 
-def _product(spec: tuple[RowSort, bool], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
-    sort, by_columns = spec
-    return _times(sort.reference(x, steepness), payload, by_columns)
-
-
-def _last(spec: tuple[RowSort, int], x: Tensor, steepness: Number, payload: Tensor) -> Tensor:
-    return _times(_reference((*spec, 0), x, steepness), payload, False)
+def _product(
+    spec: tuple[RowSort, bool, int | None], x: Tensor, steepness: Number, payload: Tensor
+) -> Tensor:
+    sort, by_columns, count = spec
+    return _times(sort.reference(x, steepness, count), payload, by_columns)
 
 
 def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
@@ -197,4 +196,3 @@ def _is_far(values: Tensor) -> bool:
 
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
-LAST = Operator("sorting.last", reference=_last)

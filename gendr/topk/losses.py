@@ -36,10 +36,12 @@ from gendr.kernels.operator import Operator
 from gendr.sorting.backends.comparators import has_kernel
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
+from gendr.sorting.rows import RowSort
 from gendr.topk.backends.choice import kernels_for
-from gendr.topk.selection import Method, NetworkSelection, get
+from gendr.topk.selection import Method, NetworkSelection, SortSelection, get
 
 TOP1 = ("softmax", "network")
+_MOST = 64  # candidates of a row sort that its kernel takes
 _ABSENT = "target must be present, got true classes where mask is False"
 
 
@@ -60,8 +62,9 @@ class TopKCrossEntropy(nn.Module):
     scores in ascending order, the loss would jump whenever the true class passes another.
 
     A selection network and the softmax are one kernel, which finds the gradient along with the
-    loss; on a GPU in float32, for m up to 64. For other methods and targets and for second
-    derivatives it is plain torch. No step waits for a GPU if `check` is False.
+    loss; on a GPU in float32, for m up to 64. So are, on a CPU and for m up to 64, NeuralSort or
+    SoftSort and the softmax. For other methods and targets and for second derivatives it is plain
+    torch. No step waits for a GPU if `check` is False.
 
     Args:
         p_k: p_k[j - 1] = P(k = j), [K], or one row for every class, [C, K]; not negative, sum 1.
@@ -288,8 +291,7 @@ class TopKCrossEntropy(nn.Module):
             is_there = (top == labels[:, None]).any(-1)
             last = torch.where(is_there, top[:, -1], labels)
             top = classes = torch.cat([top[:, :-1], last[:, None]], -1)
-        wanted = (classes == labels[:, None]).to(logits.dtype)
-        selected = self._selected(logits, top, wanted, places)
+        selected = self._selected(logits, top, classes == labels[:, None], places)
         return selected if alone else first * softmax + rest * selected
 
     def _softmax(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -342,35 +344,49 @@ class TopKCrossEntropy(nn.Module):
     def _selected(
         self, logits: Tensor, top: Tensor | None, target: Tensor, places: Tensor
     ) -> Tensor:
-        """The cross-entropy of the selection among the classes `top` [N, m], or all of them."""
-        # The true classes first, the others ascending: so a wire only ever changes to another class
-        # of the same score, and the loss has no jumps.
-        scores = logits.detach()
-        scores = scores if top is None else scores.gather(-1, top)
-        order = stable_argsort(scores.masked_fill(target > 0, -math.inf))
-        top = order if top is None else top.gather(-1, order)
-        target, scores = target.gather(-1, order), logits.gather(-1, top)
+        """The cross-entropy of the selection among the classes `top` [N, m], or all of them.
+
+        The target is bool where a single class is true.
+        """
+        if self.method.has_wires:
+            # The true classes first, the others ascending: so a wire only ever changes to another
+            # class of the same score, and the loss has no jumps.
+            scores = logits.detach()
+            scores = scores if top is None else scores.gather(-1, top)
+            order = stable_argsort(scores.masked_fill(target > 0, -math.inf))
+            top = order if top is None else top.gather(-1, order)
+            target = target.gather(-1, order)
+        scores = logits if top is None else logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
         p = method.select(keys, places.shape[-1]).weighted(places)
-        if smooth := self.label_smoothing:
-            target = (1 - smooth) * target + smooth / top.shape[-1]
-        if self.weight is not None:
-            target = target * self.weight.to(target.dtype)[top]
-        loss = -(target * safe_log(p, LEAST)).sum(-1)
+        if target.dtype == torch.bool and not self.label_smoothing and self.weight is None:
+            loss = -safe_log((p * target).sum(-1), LEAST)  # of a single class
+        else:
+            target = target.to(p.dtype)
+            if smooth := self.label_smoothing:
+                target = (1 - smooth) * target + smooth / target.shape[-1]
+            if self.weight is not None:
+                weight = self.weight.to(target.dtype)
+                target = target * (weight if top is None else weight[top])
+            loss = -(target * safe_log(p, LEAST)).sum(-1)
         # A single class has no comparator: a sum of none gives its loss a gradient, of 0.
-        return loss if top.shape[-1] > 1 else loss + scores[..., :0].sum(-1)
+        return loss if scores.shape[-1] > 1 else loss + scores[..., :0].sum(-1)
 
     # -- compiled
 
     def _kernels(self, logits: Tensor, by_row: Tensor | None) -> Any:
         """What a backend has for these settings; None for plain torch."""
-        method = self.method
-        if is_traced() or not isinstance(method, NetworkSelection):
-            return None
+        method, size = self.method, self._size(logits.shape[-1])
         plain = self.label_smoothing == 0 and not (self._is_softmax and by_row is None)
-        if not plain or isinstance(method.steepness, Tensor) or not has_kernel(method.distribution):
+        if is_traced() or not plain or isinstance(method.steepness, Tensor):
             return None
-        return kernels_for(LOSSES.name, logits, method.backend, self._size(logits.shape[-1]))
+        if isinstance(method, NetworkSelection) and has_kernel(method.distribution):
+            return kernels_for(LOSSES.name, logits, method.backend, size)
+        sort = method.sort if isinstance(method, SortSelection) else None
+        if not isinstance(sort, RowSort) or sort.form is None or sort.noise or size > _MOST:
+            return None
+        here = logits.is_cpu and sort.backend in ("auto", "cpu")
+        return kernels_for(LOSSES.name, logits, "cpu", size) if here else None
 
     def _numbers(self, labels: Tensor, by_row: Tensor | None) -> tuple[Any, ...]:
         """`_weights` for the kernel: float64 arrays with a row for all, or one for each label."""

@@ -27,6 +27,7 @@ from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_distribution, ready, walk
+from gendr.sorting.rows import RowSort
 from gendr.topk.networks import NETWORKS, network
 
 Method: TypeAlias = "str | Selection | Sort"
@@ -89,6 +90,11 @@ class Selection(ABC):
     @property
     def has_attribution(self) -> bool:
         """Whether it says how much each input is selected, and not only values."""
+        return True
+
+    @property
+    def has_wires(self) -> bool:
+        """Whether the result depends on the places of the inputs, and not on their values alone."""
         return True
 
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
@@ -261,6 +267,11 @@ class SortSelection(Selection):
         """Whether the sort has a permutation matrix."""
         return isinstance(self.sort, PermutationSort)
 
+    @property
+    def has_wires(self) -> bool:
+        """Whether the sort is none by a softmax of every row."""
+        return not isinstance(self.sort, RowSort)
+
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
         """The method without noise, and x with one sample of the noise."""
         sort, keys = self.sort.drawn(x)
@@ -292,8 +303,8 @@ class _BySort(Selecting):
         return self._with_matrix().last_rows(self.x, self.k).flip(-2)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        rows = self._with_matrix().last_rows(self.x, self.k)
-        return (weights.flip(-1)[..., None] * rows).sum(-2)
+        weights = weights.flip(-1)[..., None]
+        return self._with_matrix().last_weighed(self.x, weights)[..., 0]
 
     def carried(self, payload: Tensor) -> Tensor:
         return self._with_matrix().last_carried(self.x, payload, self.k).flip(-2)

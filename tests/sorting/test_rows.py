@@ -138,7 +138,7 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
     x[3] = 0.0
     x.requires_grad_()
     for sort in COMPILED:
-        for count in (1, 3):
+        for count in (1, 3, 29):
             few = replace(sort, steepness=steepness).last_rows(x, count)
             want = sort.reference(x, steepness, count)
             torch.testing.assert_close(few, want, rtol=0, atol=1e-12)
@@ -150,6 +150,12 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
                 got = method.last_carried(x, payload, count)
                 product = sort.reference(x, steepness, count) @ payload
                 torch.testing.assert_close(got, product, rtol=0, atol=1e-12)
+                assert_gradients(got, product, leaves, torch.randn_like(product))
+                weights = torch.randn(4, count, channels, dtype=torch.float64).requires_grad_()
+                got = method.last_weighed(x, weights)
+                product = sort.reference(x, steepness, count).mT @ weights
+                torch.testing.assert_close(got, product, rtol=0, atol=1e-12)
+                leaves = x, steepness, weights
                 assert_gradients(got, product, leaves, torch.randn_like(product))
 
 

@@ -106,15 +106,7 @@ def _products() -> Example:
 
     x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
     inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example((SoftSort(), True), inputs, empty, (0, 2))
-
-
-def _last() -> Example:
-    from gendr.sorting.softsort import SoftSort
-
-    x, steepness, payload = torch.randn(2, 5), torch.tensor(1.3), torch.randn(2, 5, 2)
-    inputs, empty = _leaves(x, steepness, payload), _leaves(x[:0], steepness, payload[:0])
-    return Example((SoftSort(), 3), inputs, empty, (0, 2))
+    return Example((SoftSort(), True, None), inputs, empty, (0, 2))
 
 
 def _faces() -> Any:
@@ -396,7 +388,6 @@ _EXAMPLES = {
     "sorting.gates": _comparators,
     "sorting.isotonic": _isotonic,
     "sorting.losses": _list_losses,
-    "sorting.last": _last,
     "sorting.places": _places,
     "sorting.products": _products,
     "sorting.ranks": _projection,

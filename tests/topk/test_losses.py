@@ -73,23 +73,24 @@ def test_it_is_the_formula_of_the_thesis():
 
 def test_kernel_and_plain_torch_agree():
     """Rows that fill no group, many equal scores, as many classes as candidates, class weights."""
-    for method in ("splitter", "bitonic", "pairwise"):
-        for dist in ("logistic", "cauchy"):
-            for rows, n, m in ((1, 7, 7), (13, 300, 16), (300, 40, 5)):
-                logits, y = scores(rows, n), labels(rows, n)
-                logits[0] = logits[0].round()
-                logits = (logits - logits.detach().mean()).requires_grad_()
-                options = {"dist": dist, "reduction": "none", "weight": torch.rand(n) + 0.5}
-                fused = TopKCrossEntropy([0.5, 0, 0.5], method, m, steepness=1.1, **options)
-                plain = TopKCrossEntropy(
-                    [0.5, 0, 0.5], method, m, steepness=1.1, backend="reference", **options
-                )
-                losses = [loss(logits, y) for loss in (fused, plain)]
-                # Which of equal scores are candidates is open.
-                torch.testing.assert_close(losses[0][1:], losses[1][1:])
-                grads = [torch.autograd.grad(x[1:].sum(), logits)[0] for x in losses]
-                torch.testing.assert_close(*grads)
-                assert losses[0].isfinite().all()
+    networks, dists = ("splitter", "bitonic", "pairwise"), ("logistic", "cauchy")
+    sorts = ("neuralsort", {}), ("softsort", {}), ("softsort", {"power": 2.0})
+    for method, own in (*((n, {"dist": dist}) for n in networks for dist in dists), *sorts):
+        for rows, n, m in ((1, 7, 7), (13, 300, 16), (300, 40, 5)):
+            logits, y = scores(rows, n), labels(rows, n)
+            logits[0] = logits[0].round()
+            logits = (logits - logits.detach().mean()).requires_grad_()
+            options = {**own, "reduction": "none", "weight": torch.rand(n) + 0.5}
+            fused = TopKCrossEntropy([0.5, 0, 0.5], method, m, steepness=1.1, **options)
+            plain = TopKCrossEntropy(
+                [0.5, 0, 0.5], method, m, steepness=1.1, backend="reference", **options
+            )
+            losses = [loss(logits, y) for loss in (fused, plain)]
+            # Which of equal scores are candidates is open.
+            torch.testing.assert_close(losses[0][1:], losses[1][1:])
+            grads = [torch.autograd.grad(x[1:].sum(), logits)[0] for x in losses]
+            torch.testing.assert_close(*grads)
+            assert losses[0].isfinite().all()
 
 
 def test_candidates_are_the_largest_in_every_order():

@@ -147,7 +147,6 @@ KERNELS = {
     "sorting.gates": Gates,
     "sorting.carry": Carry,
     "sorting.rows": KernelPair(rows.rows_forward, rows.rows_backward),
-    "sorting.last": KernelPair(rows.last_forward, rows.last_backward),
     "sorting.losses": KernelPair(list_losses.forward, list_losses.backward),
     "sorting.places": KernelPair(rows.places_forward, rows.places_backward, wide=True),
     "sorting.products": KernelPair(rows.products_forward, rows.products_backward),

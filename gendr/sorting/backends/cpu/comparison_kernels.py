@@ -42,7 +42,7 @@ def _differences(x, places, first, m, steepness, u):
 def ranks(x, counted, steepness, tails, found, start, stop):
     """Fill in the ranks [B, n] of lists start .. stop - 1 of x [B, n]: 1 for the largest."""
     n = x.shape[1]
-    u, cdf, sf = np.empty((3, n + 1))
+    u, cdf, sf = np.empty(n + 1), np.empty(n + 1), np.empty(n + 1)
     places, sums = np.empty(n, np.int64), np.empty(n)
     for row in range(start, stop):
         m = _present(counted[row], places)
@@ -65,7 +65,7 @@ def ranks(x, counted, steepness, tails, found, start, stop):
 def ranks_back(x, counted, steepness, density, grad, by_x, by_steepness, start, stop):
     """From the gradient of ranks [B, n]: those of x [B, n], and each list's part of steepness."""
     n = x.shape[1]
-    u, pdf = np.empty((2, n + 1))
+    u, pdf = np.empty(n + 1), np.empty(n + 1)
     places, sums = np.empty(n, np.int64), np.empty(n)
     for row in range(start, stop):
         m = _present(counted[row], places)

@@ -1,15 +1,16 @@
 """The compiled kernels of products with the matrices of NeuralSort and SoftSort, without these.
 
 They compute r_i = sum_j p_ij a_j and c_j = sum_i w_i p_ij, and the derivatives of sum w_i p_ij a_j,
-from which those of both follow. Keys are in ascending order inside, where the arguments of a row
-fall off to both sides of its rank: only those whose exponentials count are computed, and the window
-of them moves up from row to row. The rows of SoftSort with the power 1 are sums of decaying
-exponentials to both sides, which go from key to key: they take O(n) altogether.
+from which those of both follow; of all rows, or of the last m. Keys are in ascending order inside,
+where the arguments of a row fall off to both sides of its rank: only those whose exponentials count
+are computed, and the window of them moves up from row to row. The rows of SoftSort with the power 1
+are sums of decaying exponentials to both sides, which go from key to key: they take O(n)
+altogether, and all keys below those of the last rows decay from the first of these, in any order.
 
 A unit of work is up to `PART` rows of a matrix, or a whole one of O(n). Only it writes these rows
 and their part of the sums over columns, so that any number of threads gives the same bits.
 Arithmetic is float64; only the exponential has no more digits than the dtype of the keys. Shapes:
-x, order [B, n], order the stable argsort of x; w, r [B, n, c] by rank; a, c [B, n, c] by input. Of
+x, order [B, n], order the stable argsort of x; w, r [B, m, c] by rank; a, c [B, n, c] by input. Of
 these and of the gradients some are empty, and what depends on them is left out.
 """
 
@@ -30,10 +31,12 @@ from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import ROUNDER, exp
 from gendr.kernels.numba.vectors import LANES, lanewise, maximum, minimum, power_of_two, where
 from gendr.sorting.backends.cpu.row_kernels import (
+    ANY_ORDER,
     COEFFICIENTS,
     LOG2_E,
     SMALLEST,
     bounded,
+    exp_for,
     most_of,
 )
 from gendr.sorting.base import SHRINK
@@ -193,8 +196,8 @@ def _total(sums):
 
 
 @inner()
-def _windows(x, order, steepness, neural, w, a, first, end, r, sums, plain, weighted, lost):
-    """The rows first .. end - 1 of one matrix.
+def _windows(x, order, steepness, neural, before, w, a, first, end, r, sums, plain, weighted, lost):
+    """The rows first .. end - 1 of one matrix; those of w and r begin with row `before`.
 
     `sums` [c, n + LANES] and those of the derivatives, plain and weighted, are over its columns.
     """
@@ -224,15 +227,15 @@ def _windows(x, order, steepness, neural, w, a, first, end, r, sums, plain, weig
         for k in range(r.shape[1]):
             for j in range(low, high, LANES):
                 _multiply(exponentials, columns[k], vector, j)
-            r[i, k] = scale * _total(vector)
+            r[i - before, k] = scale * _total(vector)
         for k in range(len(sums)):
             for j in range(low, high, LANES):
-                _add(sums[k], w[i, k] * scale, exponentials, j)
+                _add(sums[k], w[i - before, k] * scale, exponentials, j)
         if len(plain) > 0:
             for k in range(w.shape[1]):
                 start = g if k > 0 else zeros
                 for j in range(low, high, LANES):
-                    _accumulate(g, start, np.float64(w[i, k]), columns[k], limit, j)
+                    _accumulate(g, start, np.float64(w[i - before, k]), columns[k], limit, j)
             for j in range(low, high, LANES):
                 _multiply(exponentials, g, vector, j)
             mean = scale * _total(vector)
@@ -242,8 +245,10 @@ def _windows(x, order, steepness, neural, w, a, first, end, r, sums, plain, weig
 
 
 @kernel()
-def windows(x, order, steepness, neural, w, a, r, sums, shares, lost, start, stop):
+def windows(x, order, steepness, neural, before, w, a, r, sums, shares, lost, start, stop):
     """Fill in r, sums [B, parts, c, room], shares [B, parts, 2, room] and lost [B, n].
+
+    Of rows from `before` on; `lost` of those before them stays.
 
     `room` is n + LANES, or 0 where sums are not wanted.
     """
@@ -251,12 +256,13 @@ def windows(x, order, steepness, neural, w, a, r, sums, shares, lost, start, sto
     parts = sums.shape[1]
     for unit in range(start, stop):
         b, part = unit // parts, unit % parts
-        first, end = part * PART, min(n, (part + 1) * PART)
+        first = before + part * PART
+        end = min(n, first + PART)
         sums[b, part] = 0.0
         shares[b, part] = 0.0
         _windows(
-            x[b], order[b], steepness, neural, w[b], a[b], first, end, r[b], sums[b, part],
-            shares[b, part, 0], shares[b, part, 1], lost[b],
+            x[b], order[b], steepness, neural, before, w[b], a[b], first, end, r[b],
+            sums[b, part], shares[b, part, 0], shares[b, part, 1], lost[b],
         )  # fmt: skip
 
 
@@ -266,7 +272,7 @@ def windows_end(
 ):
     """Fill in c, and the gradients of x and of the steepness for each matrix, from these sums."""
     n, limit = x.shape[1], most_of(x)
-    y, total, slope, by_key = np.empty((4, n))
+    y, total, slope, by_key = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for b in range(start, stop):
         for part in range(1, sums.shape[1]):
             sums[b, 0] += sums[b, part]
@@ -306,14 +312,18 @@ def windows_end(
 
 
 @inner()
-def _sides(y, decay, v, whole, signed):
+def _sides(y, decay, v, whole, signed, rest, strict):
     """Fill in whole[i] = sum_j e_ij v_j and signed[i] = sum_j e_ij v_j sign(y_j - y_i).
 
-    e_ij = exp(-steepness |y_i - y_j|) for ascending y; decay[j] = e_(j-1)j.
+    e_ij = exp(-steepness |y_i - y_j|) for ascending y; decay[j] = e_(j-1)j. Below y_0 there are
+    further keys, of which `rest` is sum_j e_0j v_j, and `strict` that without those equal to it.
+
+    Returns:
+        sum_j e_0j v_j of y itself, and the same without those equal to y_0.
     """
-    n, running, below, above = len(y), 0.0, 0.0, 0.0
+    n, running, below, above = len(y), rest, strict, 0.0
     for j in range(n):
-        if j == 0 or y[j] != y[j - 1]:
+        if j > 0 and y[j] != y[j - 1]:
             below = running * decay[j]
         running = running * decay[j] + v[j]
         whole[j], signed[j] = running, -below
@@ -326,6 +336,32 @@ def _sides(y, decay, v, whole, signed):
         whole[j] += running
         signed[j] += above
         running += v[j]
+    return running, above
+
+
+@inner(fastmath=ANY_ORDER)
+def _fall(x, key, steepness, top, far):
+    """Fill in far[j] = exp(-steepness (key - x_j)), 0 for the inputs `top`; the sums of `_rest`."""
+    for j in range(len(x)):
+        far[j] = exp_for(-(steepness * max(key - x[j], 0.0)), x)
+    for j in top:
+        far[j] = 0.0
+    whole = strict = 0.0
+    for j in range(len(x)):
+        whole += far[j]
+        strict += far[j] if x[j] < key else 0.0
+    return whole, strict
+
+
+@inner(fastmath=ANY_ORDER)
+def _rest(x, key, far, v):
+    """The sum of far_j v_j, and the same of inputs below the key."""
+    whole = strict = 0.0
+    for j in range(len(x)):
+        found = far[j] * np.float64(v[j])
+        whole += found
+        strict += found if x[j] < key else 0.0
+    return whole, strict
 
 
 @kernel()
@@ -333,52 +369,75 @@ def decays(x, order, steepness, w, a, r, c, grad, grad_steepness, start, stop):
     """Fill in r and c, and the gradients of x and of the steepness for each matrix, if not empty.
 
     With p_ij = e_ij / d_i and u_i = w_i / d_i the derivatives of arguments are
-    t_ij = e_ij (u_i a_j - u_i r_i).
+    t_ij = e_ij (u_i a_j - u_i r_i). Of the order there are as many of the last columns as rows.
     """
-    n, width, limit = x.shape[1], max(w.shape[2], a.shape[2]), most_of(x)
-    y, decay, ones, inverse, by_key = np.empty((5, n))
-    values, upstream, mean, whole, signed, other = np.empty((6, n))
-    ones[:] = 1.0
+    n, m = x.shape[1], order.shape[1]
+    width, limit, few = max(w.shape[2], a.shape[2]), most_of(x), m < n
+    # One by one: of rows of one array LLVM does not know that they are apart, and takes no vectors.
+    y, decay, ones, inverse, by_key = (
+        np.empty(m), np.empty(m), np.ones(m), np.empty(m), np.empty(m)
+    )  # fmt: skip
+    values, upstream, mean, whole, signed, other = (
+        np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    )  # fmt: skip
+    rest_size = n if few else 0
+    far, by_rest = np.empty(rest_size), np.empty(rest_size)
     for b in range(start, stop):
-        decay[0] = 0.0
-        for j in range(n):
+        for j in range(m):
             y[j] = x[b, order[b, j]]
-        for j in range(1, n):
+        decay[0] = 1.0
+        for j in range(1, m):
             decay[j] = exp(-(steepness * (y[j] - y[j - 1])))
-        _sides(y, decay, ones, inverse, other)
-        for j in range(n):
+        rest = strict = 0.0
+        if few:
+            rest, strict = _fall(x[b], y[0], steepness, order[b], far)
+        _sides(y, decay, ones, inverse, other, rest, strict)
+        for j in range(m):
             inverse[j] = 1.0 / inverse[j]
         by_key[:] = 0.0
         mean[:] = 0.0
+        by_rest[:] = 0.0
         for k in range(width):
             if a.size > 0:
-                for j in range(n):
+                for j in range(m):
                     values[j] = a[b, order[b, j], k]
-                _sides(y, decay, values, whole, signed)
-                for j in range(n):
+                rest = strict = 0.0
+                if few:
+                    rest, strict = _rest(x[b], y[0], far, a[b, :, k])
+                _sides(y, decay, values, whole, signed, rest, strict)
+                for j in range(m):
                     whole[j] *= inverse[j]
                 for j in range(r.shape[1]):
                     r[b, j, k] = whole[j]
             if w.size > 0:
-                for j in range(n):
+                for j in range(m):
                     upstream[j] = w[b, j, k] * inverse[j]
                 if len(grad) > 0:
-                    for j in range(n):
+                    for j in range(m):
                         mean[j] += upstream[j] * whole[j]
                         by_key[j] += upstream[j] * signed[j]
-                _sides(y, decay, upstream, whole, signed)
-                for j in range(c.shape[1]):
-                    c[b, order[b, j], k] = whole[j]
+                rest, strict = _sides(y, decay, upstream, whole, signed, 0.0, 0.0)
+                if c.size > 0:
+                    for j in range(len(far)):
+                        c[b, j, k] = far[j] * rest
+                    for j in range(m):
+                        c[b, order[b, j], k] = whole[j]
                 if len(grad) > 0:
-                    for j in range(n):
+                    for j in range(len(far)):
+                        by_rest[j] += np.float64(a[b, j, k]) * (rest if x[b, j] < y[0] else strict)
+                    for j in range(m):
                         by_key[j] += values[j] * signed[j]
         if len(grad) == 0:
             continue
-        _sides(y, decay, mean, whole, signed)
-        median, euler = y[n // 2], 0.0
-        for j in range(n):
+        rest, strict = _sides(y, decay, mean, whole, signed, 0.0, 0.0)
+        middle, euler = y[m // 2], 0.0
+        # Arguments are homogeneous of degree 1 in x (Euler's theorem).
+        for j in range(len(far)):
+            of_key = far[j] * (by_rest[j] - (rest if x[b, j] < y[0] else strict))
+            grad[b, j] = bounded(steepness * of_key, limit)
+            euler += bounded(x[b, j] - middle, _LARGEST) * of_key
+        for j in range(m):
             by_key[j] -= signed[j] + mean[j] * other[j]
             grad[b, order[b, j]] = bounded(steepness * by_key[j], limit)
-            # Arguments are homogeneous of degree 1 in x (Euler's theorem).
-            euler += bounded(y[j] - median, _LARGEST) * by_key[j]
+            euler += bounded(y[j] - middle, _LARGEST) * by_key[j]
         grad_steepness[b] = euler

@@ -47,7 +47,7 @@ COEFFICIENTS = (
 )  # fmt: skip
 
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
-_ANY_ORDER = {"reassoc", "contract"}
+ANY_ORDER = {"reassoc", "contract"}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -71,18 +71,18 @@ def short_exp(v):
     return p if v > SMALLEST else 0.0
 
 
-def _exp_for(v, row):
+def exp_for(v, row):
     """The exponential of v <= 0, to the precision of the dtype of `row`; for compiled code."""
 
 
-@overload(_exp_for)
+@overload(exp_for)
 def _exp_by_dtype(v, row):
     if row.dtype == types.float32:
         return lambda v, row: short_exp(v)
     return lambda v, row: exp(v)
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _sum(row):
     total = row.dtype.type(0.0)
     for j in range(len(row)):
@@ -109,7 +109,7 @@ def most_of(g):
     return g.dtype.type(np.finfo(g.dtype).max * 0.25)
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _mean_gradient(p, g):
     """The mean of g under p: sum p_j g_j."""
     total, most = 0.0, most_of(g)
@@ -137,7 +137,7 @@ def _rows_of(unit, m):
 
 
 @inner()
-def _centred(x, order, centred):
+def centre(x, order, centred):
     """Subtract the median of x, which shifts all arguments of a row equally and makes them smaller.
 
     For huge x `centred` is also divided by a power of 2, to leave room for sums. Returns that
@@ -152,7 +152,7 @@ def _centred(x, order, centred):
 
 
 @inner()
-def _distances(x, order, total):
+def distances(x, order, total):
     """Fill in total[j] = sum_k |x_j - x_k|, incrementally from one sorted value to the next."""
     n = len(x)
     lowest = x[order[0]]
@@ -172,8 +172,8 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
     centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
         b, _, first, end = _rows_of(unit, p.shape[1])
-        steep = bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
-        _distances(centred, order[b], total)
+        steep = bounded(steepness / centre(x[b], order[b], centred), _LARGEST)
+        distances(centred, order[b], total)
         for i in range(first, end):
             row = p[b, i]
             place = i + n - p.shape[1]
@@ -183,12 +183,12 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
             for j in range(n):
                 v = (factor * centred[j] - total[j]) - largest
                 v = v if v < 0.0 else 0.0
-                row[j] = _exp_for(steep * v, row)
+                row[j] = exp_for(steep * v, row)
             _normalise(row)
 
 
 @inner()
-def _balances(x, order, weight, balance):
+def balances(x, order, weight, balance):
     """Fill in balance[j] = sum_k weight[k] sign(x_j - x_k)."""
     n = len(x)
     total = 0.0
@@ -222,7 +222,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
     slope = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, p.shape[1])
-        _balances(x[b], order[b], np.ones(n), slope)
+        balances(x[b], order[b], np.ones(n), slope)
         plain, weighted = shares[b, part, 0], shares[b, part, 1]
         plain[:] = 0.0
         weighted[:] = 0.0
@@ -246,8 +246,8 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
         for part in range(1, shares.shape[1]):
             plain += shares[b, part, 0]
             weighted += shares[b, part, 1]
-        _balances(x[b], order[b], plain, balance)
-        shrink = _centred(x[b], order[b], centred)
+        balances(x[b], order[b], plain, balance)
+        shrink = centre(x[b], order[b], centred)
         total = 0.0
         for j in range(n):
             by_argument = weighted[j] - balance[j]
@@ -276,11 +276,11 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
             for j in range(n):
                 d = abs(y - values[j])
                 v = -steepness * (d * d if squared else d)
-                row[j] = _exp_for(v, row)
+                row[j] = exp_for(v, row)
             _normalise(row)
 
 
-@inner(fastmath=_ANY_ORDER)
+@inner(fastmath=ANY_ORDER)
 def _softsort_row(values, y, squared, p_row, g_row, columns):
     """Add t times the slope of the distance from y to `columns`; return the sum of the added terms.
 
@@ -332,45 +332,3 @@ def softsort_gradient(
             # Arguments are homogeneous in x; the degree is the power (Euler's theorem).
             total += bounded(x[b, j] - median, _LARGEST) * columns[j]
         grad_steepness[b] = 0.5 * total if squared else total
-
-
-# ---------------------------------------------------------------------------------------------
-# Products with few rows
-# ---------------------------------------------------------------------------------------------
-
-
-@inner(fastmath=_ANY_ORDER)
-def _dot(a, b):
-    total = 0.0
-    for j in range(len(a)):
-        total += np.float64(a[j]) * b[j]
-    return total
-
-
-@kernel()
-def times(p, payload, out, start, stop):
-    """The products of rows of P [B, m, n] and payloads [B, n, c], [B, m, c]."""
-    column = np.empty(p.shape[2])
-    for b in range(start, stop):
-        for c in range(payload.shape[2]):
-            column[:] = payload[b, :, c]
-            for i in range(p.shape[1]):
-                out[b, i, c] = _dot(p[b, i], column)
-
-
-@kernel()
-def times_back(p, payload, grad, to_p, to_payload, start, stop):
-    """The gradients of both from that of their products."""
-    n = p.shape[2]
-    column, total = np.empty(n), np.empty(n)
-    for b in range(start, stop):
-        to_p[b] = 0.0
-        for c in range(payload.shape[2]):
-            column[:] = payload[b, :, c]
-            total[:] = 0.0
-            for i in range(p.shape[1]):
-                g, row, to_row = np.float64(grad[b, i, c]), p[b, i], to_p[b, i]
-                for j in range(n):
-                    to_row[j] += g * column[j]
-                    total[j] += g * row[j]
-            to_payload[b, :, c] = total

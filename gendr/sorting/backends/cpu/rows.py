@@ -21,12 +21,12 @@ SMALL = 20_000  # with fewer entries in all matrices, threads cost more than the
 
 
 class Products(NamedTuple):
-    """What is computed of the matrices P [B, n, n] that do not exist; in the dtype of the keys.
+    """What is computed of the last m rows of P [B, m, n] that do not exist; in the dtype of keys.
 
     Attributes:
-        w: [B, n, c] by rank, or [B, 0, 0] for none.
+        w: [B, m, c] by rank, or [B, 0, 0] for none.
         a: [B, n, c] by input, or none.
-        rows: [B, n, c], P @ a, or none.
+        rows: [B, m, c], P @ a, or none.
         columns: [B, n, c], P^T @ w, or none.
     """
 
@@ -36,13 +36,14 @@ class Products(NamedTuple):
     columns: np.ndarray
 
     @staticmethod
-    def of(w: Tensor | None, a: Tensor | None, *, rows: bool, columns: bool) -> Products:
-        """With new arrays for what is wanted."""
+    def of(w: Tensor | None, a: Tensor | None, *, rows: int = 0, columns: int = 0) -> Products:
+        """With new arrays of so many rows for what is wanted; 0 for what is not."""
         like = a if w is None else w
         assert like is not None
-        none = like.new_empty(len(like), 0, 0)
+        batch, _, width = like.shape
+        none = like.new_empty(batch, 0, 0)
         given = [none if t is None else t for t in (w, a)]
-        results = [torch.empty_like(like) if wanted else none for wanted in (rows, columns)]
+        results = [like.new_empty(batch, size, width) if size else none for size in (rows, columns)]
         return Products(*(t.numpy() for t in (*given, *results)))
 
     def fill(
@@ -57,17 +58,18 @@ class Products(NamedTuple):
         from gendr.sorting.backends.cpu import product_kernels as kernels
 
         batch, n = x.shape
+        count = max(self.w.shape[1], self.rows.shape[1])
         by_x, by_steepness = np.empty((batch * grads, n)), np.empty(batch)
         if form == ABSOLUTE:  # in O(n)
             launch(kernels.decays, batch, x.size, x, order, steepness, *self, by_x, by_steepness)
             return by_x, by_steepness
         neural = form == NEURAL
-        parts, room = -(-n // kernels.PART), n + kernels.LANES
+        parts, room = -(-count // kernels.PART), n + kernels.LANES
         sums = np.empty((batch, parts, self.columns.shape[2], room))
-        shares, lost = np.empty((batch, parts, 2, room * grads)), np.empty((batch, n))
+        shares, lost = np.empty((batch, parts, 2, room * grads)), np.zeros((batch, n))
         launch(
-            kernels.windows, batch * parts, x.size * n, x, order, steepness, neural, self.w, self.a,
-            self.rows, sums, shares, lost,
+            kernels.windows, batch * parts, x.size * count, x, order, steepness, neural, n - count,
+            self.w, self.a, self.rows, sums, shares, lost,
         )  # fmt: skip
         if self.columns.size > 0 or grads:
             launch(
@@ -149,72 +151,48 @@ def rows_backward(
     return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
 
-# Kernels of `LAST`, on tensors [..., n] and [..., n, c]: few rows, which are kept.
-
-
-def last_forward(
-    spec: tuple[Any, int], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
-) -> tuple[tuple[Tensor], tuple[Tensor, np.ndarray]]:
-    """The products; the rows and the order are saved."""
-    from gendr.sorting.backends.cpu import row_kernels as kernels
-
-    (p,), saved = rows_forward((*spec, 0), x, steepness, save=save)
-    out = payload.new_empty(*p.shape[:-1], payload.shape[-1])
-    rows, given, found = (stacked(t, 2).numpy() for t in (p, payload, out))
-    launch(kernels.times, len(rows), rows.size, rows, given, found)
-    return (finite(out),), saved
-
-
-def last_backward(
-    spec: tuple[Any, int], inputs: tuple[Tensor, Number, Tensor],
-    saved: tuple[Tensor, np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of x, of the steepness and of the payload."""
-    from gendr.sorting.backends.cpu import row_kernels as kernels
-
-    p, payload = saved[0].detach(), inputs[2]
-    of_p, of_payload = memory.empty_like(p), torch.empty_like(payload)
-    rows, given, upstream, to_p, to_payload = (
-        stacked(t, 2).numpy() for t in (p, payload, grads[0], of_p, of_payload)
-    )
-    launch(kernels.times_back, len(rows), rows.size, rows, given, upstream, to_p, to_payload)
-    found = rows_backward((*spec, 0), inputs[:2], saved, (of_p,), wanted)
-    return *found, of_payload
-
-
 # Kernels of `PRODUCTS`, on tensors [..., n] and [..., n, c].
 
 
 def products_forward(
-    spec: tuple[Any, bool], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
+    spec: tuple[Any, bool, int | None], x: Tensor, steepness: Number, payload: Tensor, *, save: bool
 ) -> tuple[tuple[Tensor], tuple[np.ndarray]]:
-    """The product; the order is saved."""
-    sort, by_columns = spec
-    keys = x.reshape(-1, x.shape[-1])
-    order, given = ordered(keys), stacked(payload, 2)
-    w, a = (given, None) if by_columns else (None, given)
-    products = Products.of(w, a, rows=not by_columns, columns=by_columns)
+    """The product; the order is saved, or where it suffices its end."""
+    sort, by_columns, count = spec
+    n = x.shape[-1]
+    keys, given, count = x.reshape(-1, n), stacked(payload, 2), n if count is None else count
+    if sort.form == ABSOLUTE and count < n:
+        order = sort.order(keys, count, 0)
+        order = np.ascontiguousarray(order[:, order.shape[1] - count :])
+    else:
+        order = ordered(keys)
+    if by_columns:
+        products = Products.of(given, None, columns=n)
+    else:
+        products = Products.of(None, given, rows=count)
     products.fill(sort.form, keys.numpy(), order, float(steepness), grads=False)
     found = products.columns if by_columns else products.rows
     spread_nan(keys.numpy(), found)
-    return (finite(torch.from_numpy(found).reshape(payload.shape)),), (order,)
+    shape = *payload.shape[:-2], *found.shape[1:]
+    return (finite(torch.from_numpy(found).reshape(shape)),), (order,)
 
 
 def products_backward(
-    spec: tuple[Any, bool], inputs: tuple[Tensor, Number, Tensor],
+    spec: tuple[Any, bool, int | None], inputs: tuple[Tensor, Number, Tensor],
     saved: tuple[np.ndarray], grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of x, of the steepness and of the payload."""
-    (sort, by_columns), (x, steepness, payload) = spec, inputs
+    (sort, by_columns, _), (x, steepness, payload) = spec, inputs
     given, upstream = stacked(payload, 2), stacked(grads[0].detach(), 2)
     w, a = (given, upstream) if by_columns else (upstream, given)
-    needs = {"rows": by_columns and wanted[2], "columns": not by_columns and wanted[2]}
-    products = Products.of(w, a, **needs)
+    size = payload.shape[-2] if wanted[2] else 0
+    products = Products.of(w, a, **{"rows" if by_columns else "columns": size})
     keys = x.reshape(-1, x.shape[-1]).numpy()
     found = products.fill(sort.form, keys, saved[0], float(steepness), grads=True)
     by_payload = products.rows if by_columns else products.columns
     by_keys, by_steepness = map(torch.from_numpy, found)
-    return by_keys, by_steepness, torch.from_numpy(by_payload) if wanted[2] else None
+    of_payload = torch.from_numpy(by_payload).reshape(payload.shape) if wanted[2] else None
+    return by_keys, by_steepness, of_payload
 
 
 # Kernels of `gendr.sorting.ranking.PLACES`, on tensors [..., n].

@@ -19,6 +19,7 @@ from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import name_of, power_of
 from gendr.sorting.losses import LEAST
 from gendr.topk.backends.reference import TOLERANCES, quantile
+from gendr.topk.selection import NetworkSelection
 
 _WORTH_THREADS = 1 << 15  # with fewer values, sharing rows among threads costs more than it gains
 _MANY_GROUPS = 32  # groups of rows from which on threads share them
@@ -83,7 +84,6 @@ class Losses:
     @staticmethod
     def forward(batch: Any, logits: Tensor, *, save: bool) -> tuple[tuple[Tensor], tuple[Tensor]]:
         """The losses; their gradients are saved."""
-        from gendr.distributions.numba import density_address, tails_address
         from gendr.sorting.backends.cpu.kernels import GROUP
         from gendr.topk.backends.cpu import loss_kernels
 
@@ -94,24 +94,21 @@ class Losses:
         true, first, rest, places = map(np.ascontiguousarray, numbers)
         weight = np.empty(0) if loss.weight is None else loss.weight.double().numpy()
         keys, m = logits.numpy(), loss._size(logits.shape[-1])
-        wires = method.network_of(m, places.shape[-1])[0]
-        outputs = np.array(wires.outputs[::-1])
-        name = name_of(method.distribution)
-        rows, size, dtype = len(keys), wires.size, keys.dtype
+        rows, dtype = len(keys), keys.dtype
         groups = -(-rows // GROUP)
         top, grad_top, values = np.empty((3, rows, m), dtype)
-        keep, swap, grad_keep = np.empty((3, rows, size), dtype)
-        differences, swaps = np.empty((2, groups, size * GROUP), dtype)
-        classes = np.empty((rows, m), np.int64)
+        classes, wrong = np.empty((rows, m), np.int64), np.zeros(groups, np.int64)
         out, grads = np.empty(rows, dtype), np.empty_like(keys)
-        wrong = np.zeros(groups, np.int64)
-        run(
-            loss_kernels.losses, groups, keys, true, loss.ignore_index, first, rest, places,
-            weight, wires.pairs, wires.offsets, outputs, tails_address(name),
-            density_address(name), power_of(method.distribution), float(method.steepness), LEAST,
-            top, classes, (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads,
-            wrong, pieces=4, alone=groups < _MANY_GROUPS,
-        )  # fmt: skip
+        given = keys, true, loss.ignore_index, first, rest, places, weight
+        results = top, classes, grad_top, out, grads, wrong
+        shared: dict[str, Any] = {"pieces": 4, "alone": groups < _MANY_GROUPS}
+        if isinstance(method, NetworkSelection):
+            by, scratch = _network(method, m, places.shape[-1], rows, groups, values)
+            numbers = *given, *by, float(method.steepness), LEAST
+            run(loss_kernels.losses, groups, *numbers, *scratch, *results, **shared)
+        else:
+            numbers = *given, method.sort.form, float(method.steepness), LEAST
+            run(loss_kernels.row_losses, groups, *numbers, *results, **shared)
         if wrong.any():
             valid = torch.where(labels == loss.ignore_index, 0, labels)
             check_index("target", valid, logits.shape[-1], "classes")
@@ -127,6 +124,22 @@ class Losses:
     ) -> tuple[Tensor]:  # fmt: skip
         """The gradient of the logits."""
         return (saved[0] * grads[0][:, None],)
+
+
+def _network(
+    method: NetworkSelection, m: int, k: int, rows: int, groups: int, values: np.ndarray
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What the kernel of networks needs of one, and its scratch beside the values."""
+    from gendr.distributions.numba import density_address, tails_address
+    from gendr.sorting.backends.cpu.kernels import GROUP
+
+    wires, name = method.network_of(m, k)[0], name_of(method.distribution)
+    keep, swap, grad_keep = np.empty((3, rows, wires.size), values.dtype)
+    differences, swaps = np.empty((2, groups, wires.size * GROUP), values.dtype)
+    addresses = tails_address(name), density_address(name)
+    outputs = np.array(wires.outputs[::-1])
+    by = wires.pairs, wires.offsets, outputs, *addresses, power_of(method.distribution)
+    return by, ((values, keep, swap, differences, swaps), grad_keep)
 
 
 KERNELS = {"topk.mask": Mask, "topk.losses": Losses}
