@@ -36,7 +36,7 @@ from torch import Tensor
 import gendr
 from gendr import relaxed, sorting
 from gendr.relaxed import Vector, programs, smoothing, soft_dtw_alignment
-from gendr.transport import sinkhorn
+from gendr.transport import sinkhorn, sinkhorn_barycenter
 from lab.data import cheapest_paths
 from lab.pages import table
 from lab.report import paths
@@ -122,6 +122,30 @@ def figure_alignments() -> None:
             axis.set_title(f"{name} = {width:g}", size=10)
     figure.tight_layout()
     save_plot(figure, "alignments.png")
+
+
+def figure_barycentres() -> None:
+    """Between a ring and two squares: barycentres of five weights, and their mean below."""
+    place = torch.linspace(-1, 1, 20, dtype=torch.float64)
+    points = torch.cartesian_prod(place, place)
+    radius = points.norm(dim=-1)
+    corners = (points.abs() - 0.55).abs().amax(-1) < 0.25
+    shapes = torch.stack([(radius > 0.45) & (radius < 0.75), corners & (points.prod(-1) > 0)])
+    a = shapes.double() + 1e-6
+    a = a / a.sum(-1, keepdim=True)
+    costs = torch.cdist(points, points).square()
+    figure, axes = plots(2, 5, (10, 4.2))
+    for column, share in enumerate((0.0, 0.25, 0.5, 0.75, 1.0)):
+        weights = torch.tensor([1 - share, share], dtype=torch.float64)
+        between = sinkhorn_barycenter(costs, a, weights, 0.005)
+        for axis, shown in zip(axes[:, column], (between, weights @ a), strict=True):
+            axis.imshow(shown.reshape(20, 20), cmap="Greys")
+            axis.set(xticks=[], yticks=[])
+        axes[0, column].set_title(f"{1 - share:g} and {share:g}", size=10)
+    axes[0, 0].set_ylabel("barycentre")
+    axes[1, 0].set_ylabel("mean")
+    figure.tight_layout()
+    save_plot(figure, "barycentres.png")
 
 
 def figure_ranking() -> None:
@@ -404,6 +428,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "soft": figure_soft,
     "quantiles": figure_quantiles,
     "alignments": figure_alignments,
+    "barycentres": figure_barycentres,
     "ranking": figure_ranking,
     "decisions": figure_decisions,
     "sort": figure_sort,

@@ -1,4 +1,4 @@
-"""Entropic optimal transport between weighted points: Sinkhorn's plan, distance and divergence.
+"""Entropic optimal transport between weighted points: plans, distances, divergences, barycentres.
 
     P = argmin sum_ij P_ij C_ij + epsilon sum_ij P_ij (log(P_ij / (a_i b_j)) - 1)
 
@@ -13,13 +13,16 @@ Transport and MMD using Sinkhorn Divergences, AISTATS 2019, for the divergence; 
 Differential Properties of Sinkhorn Approximation, NeurIPS 2018, for the derivatives; Schmitzer,
 Stabilized Sparse Scaling Algorithms for Entropy Regularized Transport Problems, SIAM Journal on
 Scientific Computing 2019, for falling epsilons; Tang et al., Accelerating Sinkhorn Algorithm with
-Sparse Newton Iterations, ICLR 2024, for Newton's steps after sweeps.
+Sparse Newton Iterations, ICLR 2024, for Newton's steps after sweeps; Benamou et al., Iterative
+Bregman Projections for Regularized Transportation Problems, SIAM Journal on Scientific Computing
+2015, for barycentres.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -28,7 +31,7 @@ from torch import Tensor
 from gendr._common.checks import check_count, check_finite, check_float, check_like, check_number
 from gendr._common.tracing import in_single, is_for_onnx, is_traced
 
-__all__ = ["Transport", "sinkhorn", "sinkhorn_divergence"]
+__all__ = ["Transport", "sinkhorn", "sinkhorn_barycenter", "sinkhorn_divergence"]
 
 _SWEEPS, _TESTED = 40, 5  # before steps of Newton, and between tests of the sums
 _EASY = 50.0  # a range of costs in epsilons for which sweeps converge soon
@@ -100,13 +103,7 @@ def sinkhorn(
         check_finite("costs", costs)
         if not is_traced() and a.numel() and b.numel():
             one, other = a.detach().sum(-1), b.detach().sum(-1)
-            # Weights that half precision has rounded have other sums than before.
-            rounding = [
-                torch.finfo(kind).eps
-                for kind in (torch.float16, torch.bfloat16)
-                if all(torch.equal(x, x.to(kind).to(x.dtype)) for x in (a, b))
-            ]
-            if not torch.allclose(one, other, rtol=max([1e-4, *rounding]), atol=0):
+            if not torch.allclose(one, other, rtol=_rounding(a, b), atol=0):
                 raise ValueError(
                     "a and b must have the same sum, got "
                     f"{one.flatten()[0]:g} and {other.flatten()[0]:g}; divide each by its sum"
@@ -170,6 +167,82 @@ def sinkhorn_divergence(
     return between(x, y, a, b) - (between(x, x, a, a) + between(y, y, b, b)) / 2
 
 
+@in_single
+def sinkhorn_barycenter(
+    costs: Tensor,
+    a: Tensor,
+    weights: Tensor | None = None,
+    epsilon: float = 0.1,
+    *,
+    iterations: int = 1000,
+    tolerance: float = 1e-6,
+    check: bool = True,
+) -> Tensor:
+    """The weights of given points whose entropic transport to several weighted sets is cheapest.
+
+        p = argmin sum_k weights_k min_P (sum_ij P_ij C_ij + epsilon sum_ij P_ij (log P_ij - 1))
+
+    over the plans P from a_k to p. The entropy blurs p, by about sqrt(epsilon / 2) for squared
+    distances. Differentiable in costs, a and weights, twice, as `sinkhorn` is. For points that move
+    take gradients of `sinkhorn_divergence`.
+
+    Args:
+        costs: [n, m] for all, or [..., K, n, m]: of moving a unit from i of a_k to j.
+        a: [..., K, n] >= 0, with one sum, to 1e-4, which p has too.
+        weights: [..., K] >= 0; equal by default. They are divided by their sum.
+        epsilon: > 0, in units of the costs.
+        iterations: as for `sinkhorn`.
+        tolerance: of the sums of columns, relative to the sum of a.
+        check: look for NaN and inf, negative weights and unequal sums.
+
+    Returns:
+        [..., m].
+
+    Raises:
+        TypeError: for what is no tensor or has the wrong dtype.
+        ValueError: for wrong shapes, or what `check` finds.
+
+    Warns:
+        RuntimeWarning: the tolerance was not reached.
+    """
+    check_like("a", check_float("a", a), "costs", check_float("costs", costs))
+    if min(a.ndim, costs.ndim) < 2 or 0 in (*a.shape[-2:], *costs.shape[-2:]):
+        raise ValueError(
+            "costs must be [..., n, m] and a [..., K, n], none of them 0, got "
+            f"{list(costs.shape)} and {list(a.shape)}"
+        )
+    check_number("epsilon", epsilon, above=0.0)
+    check_count("iterations", iterations)
+    check_number("tolerance", tolerance, least=0.0)
+    a = _weights("a", a, costs.shape[-2], costs, check)
+    shares = _weights("weights", weights, a.shape[-2], costs, check).double()[..., None]
+    batch = torch.broadcast_shapes(costs.shape[:-2], a.shape[:-1], shares.shape[:-1])
+    log_k = (costs.double() / -epsilon).expand(*batch, *costs.shape[-2:])
+    sums, shares = a.double().expand(*batch, -1), shares.expand(*batch, 1)
+    each = sums.detach().sum(-1, keepdim=True)
+    if check:
+        check_finite("costs", costs)
+        if not is_traced() and sums.numel():
+            if not bool((shares.sum(-2) > 0).all()):
+                raise ValueError("weights must not all be 0")
+            least, most = each.aminmax(dim=-2)
+            if not (bool((least > 0).all()) and torch.allclose(least, most, _rounding(a), 0)):
+                raise ValueError(
+                    f"a must have one sum, above 0, got {least.min():g} and {most.max():g}; "
+                    "divide each by its sum"
+                )
+    sums, mass = sums / each, each.mean(-2)
+    shares = shares / shares.sum(-2, keepdim=True)
+    with torch.no_grad():
+        v = _joined(log_k.detach(), sums.detach(), shares.detach(), iterations, tolerance)
+    if (is_traced() or any(x.requires_grad for x in (log_k, sums, shares))) and not is_for_onnx():
+        factors = _joint_factors(_from_rows(log_k.detach(), sums.detach(), v), shares.detach())
+        for _ in range(2):  # of value 0, as those of `sinkhorn`
+            dv = _joint_step(log_k, sums, shares, v, factors)
+            v = v + (dv - dv.detach())
+    return ((shares * _from_rows(log_k, sums, v).sum(-2)).sum(-2) * mass).to(costs.dtype)
+
+
 def _weights(name: str, value: Tensor | None, n: int, costs: Tensor, check: bool) -> Tensor:
     if value is None:
         return costs.new_full((n,), 1 / n)
@@ -181,6 +254,13 @@ def _weights(name: str, value: Tensor | None, n: int, costs: Tensor, check: bool
         if not is_traced() and bool((value < 0).any()):
             raise ValueError(f"{name} must be >= 0, got {value.min():g}")
     return value
+
+
+def _rounding(*weights: Tensor) -> float:
+    """How far sums of weights may be off: those that half precision rounded had others before."""
+    kinds = [torch.float16, torch.bfloat16]
+    exact = (k for k in kinds if all(torch.equal(x, x.to(k).to(x.dtype)) for x in weights))
+    return max([1e-4, *(torch.finfo(kind).eps for kind in exact)])
 
 
 def _plan(log_k: Tensor, u: Tensor, v: Tensor) -> Tensor:
@@ -220,8 +300,7 @@ def _potentials(
     a, b = (torch.where(size > 0, x / size, 1 / x.shape[-1]) for x in (a, b))
     loose = _LOOSE * float(b.amax())
     error, left, earlier = 0.0, iterations, None
-    spread = float(log_k.amax() - log_k.amin())
-    halves = max(0, math.ceil(math.log2(spread / _EASY))) if _EASY < spread < math.inf else 0
+    halves = _halves(log_k)
     for half in range(halves, -1, -1):
         k = log_k / 2.0**half if half else log_k
         if half == halves:
@@ -235,15 +314,25 @@ def _potentials(
         if error > enough and left > 0:
             u, v, error, used = _descended(k, a, b, v, enough, left)
             left -= used
+    _warn("sinkhorn", iterations, error, tolerance)
+    return u + size.log(), v
+
+
+def _halves(log_k: Tensor) -> int:
+    """How often epsilon is halved until it is what it should be."""
+    spread = float(log_k.amax() - log_k.amin())
+    return max(0, math.ceil(math.log2(spread / _EASY))) if _EASY < spread < math.inf else 0
+
+
+def _warn(name: str, iterations: int, error: float, tolerance: float) -> None:
     if error > tolerance:
         warnings.warn(
-            f"sinkhorn stopped after {iterations} sweeps with sums about {error:.0e} off, relative "
+            f"{name} stopped after {iterations} sweeps with sums about {error:.0e} off, relative "
             f"to that of a, above the tolerance {tolerance:g}; raise iterations, tolerance or "
             "epsilon",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return u + size.log(), v
 
 
 def _descended(
@@ -270,17 +359,30 @@ def _descended(
         on = weights > 0
         gaps = (to_b.square() / torch.where(on, weights, 1.0)).sum(-1, keepdim=True).sqrt()
         dv = _step(log_k, a, b, u, v, _factors(plan, _DAMPING * gaps * weights))[1]
-        slope = (to_b * dv).sum(-1)
-        part = 2 * (_FARTHEST / dv.abs().amax(-1)).clamp(max=1.0)
-        good = torch.zeros_like(part, dtype=torch.bool)
-        for _ in range(_SHORTER):
-            part = torch.where(good, part, part / 2)
-            u, plan, to_b = at(v + part[..., None] * dv)
-            good = (to_b * dv).sum(-1) >= -0.1 * slope  # not far beyond the maximum
-            if good.all():
-                break
-        v, used = v + part[..., None] * dv, used + 1
+        v, (u, plan, to_b) = _climbed(at, v, to_b, dv, (-1,))
+        used += 1
     return u, v, off, used
+
+
+def _climbed(
+    at: Callable[[Tensor], tuple[Tensor, ...]],
+    v: Tensor, slopes: Tensor, dv: Tensor, dims: tuple[int, ...],
+) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
+    """V further up by a part of a step, and what `at` gives there, of which the last are slopes.
+
+    As much of the step as is not far beyond the maximum, and not farther than potentials should go.
+    """
+    first = (slopes * dv).sum(dims, keepdim=True)
+    part = 2 * (_FARTHEST / dv.abs().amax(dims, keepdim=True)).clamp(max=1.0)
+    good = torch.zeros_like(part, dtype=torch.bool)
+    found: tuple[Tensor, ...] = ()
+    for _ in range(_SHORTER):
+        part = torch.where(good, part, part / 2)
+        found = at(v + part * dv)
+        good = (found[-1] * dv).sum(dims, keepdim=True) >= -0.1 * first
+        if good.all():
+            break
+    return v + part * dv, found
 
 
 def _scaled(
@@ -340,3 +442,91 @@ def _step(
     du = (to_a[..., None] - fixed @ dv)[..., 0] / torch.where(rows > 0, rows, 1.0)
     zero = u.new_zeros(())
     return torch.where(rows > 0, du, zero), torch.where(columns > 0, dv[..., 0], zero)
+
+
+def _from_rows(log_k: Tensor, a: Tensor, v: Tensor) -> Tensor:
+    """The plan of v whose rows sum to a."""
+    return a[..., None] * (log_k + v[..., None, :]).softmax(-1)
+
+
+def _joined(log_k: Tensor, a: Tensor, shares: Tensor, iterations: int, tolerance: float) -> Tensor:
+    """V [..., K, m] with which the columns of all K plans have the same sums; see `_potentials`."""
+    v = torch.zeros_like(log_k[..., 0, :])
+    if is_traced():
+        for _ in range(iterations + 1):
+            v = _joint_sweep(log_k, a.log(), shares, v)
+        return v
+    if not log_k.numel():
+        return v
+    error, left, earlier, halves = 0.0, iterations, None, _halves(log_k)
+    for half in range(halves, -1, -1):
+        if half < halves:
+            v, earlier = 2 * v if earlier is None else 3 * v - 2 * earlier, v
+        enough = max(tolerance, _LOOSE / a.shape[-1] if half else 0.0)
+        v, error, used = _jointly(log_k / 2.0**half, a, shares, v, enough, max(left, 1))
+        left -= used
+    _warn("sinkhorn_barycenter", iterations, error, tolerance)
+    return v
+
+
+def _joint_sweep(log_k: Tensor, log_a: Tensor, shares: Tensor, v: Tensor) -> Tensor:
+    """The sums of rows made right, and then those of columns their weighted geometric mean."""
+    u = log_a - torch.logsumexp(log_k + v[..., None, :], -1)
+    sums = torch.logsumexp(log_k + u[..., :, None], -2)
+    return (shares * sums).sum(-2, keepdim=True) - sums
+
+
+def _jointly(
+    log_k: Tensor, a: Tensor, shares: Tensor, v: Tensor, enough: float, steps: int
+) -> tuple[Tensor, float, int]:
+    """At most so many sweeps and steps of Newton, damped as those of `_descended`.
+
+    Returns:
+        V; how far sums of columns are off at most, NaN if numbers end; and how many there were.
+    """
+
+    def at(v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        plan = _from_rows(log_k, a, v)
+        sums = plan.sum(-2)
+        gaps = (shares * sums).sum(-2, keepdim=True) - sums
+        return plan, gaps, shares * gaps
+
+    used, log_a = 0, a.log()
+    plan, gaps, slopes = at(v)
+    while (off := float(gaps.abs().amax())) > enough and used < steps:
+        if used < _SWEEPS:
+            for _ in range(_TESTED):
+                v, used = _joint_sweep(log_k, log_a, shares, v), used + 1
+            plan, gaps, slopes = at(v)
+            continue
+        sums = plan.sum(-2)
+        weights = torch.maximum(sums, sums + gaps)
+        squares = gaps.square() / torch.where(weights > 0, weights, 1.0)
+        damping = _DAMPING * squares.sum((-2, -1), keepdim=True).sqrt() * weights
+        dv = _joint_step(log_k, a, shares, v, _joint_factors(plan, shares, damping))
+        v, (plan, gaps, slopes) = _climbed(at, v, slopes, dv, (-2, -1))
+        used += 1
+    return v, off, used
+
+
+def _joint_factors(
+    plan: Tensor, shares: Tensor, damping: Tensor | float = 0.0
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Of `_joint_step`: the inverses of how columns answer to v, and factors of their mean."""
+    *_, lu, pivots = _factors(plan, damping)
+    eye = torch.eye(plan.shape[-1], dtype=plan.dtype, device=plan.device)
+    inverse = torch.linalg.lu_solve(lu, pivots, eye.expand_as(lu))
+    return inverse, torch.linalg.lu_factor((shares[..., None] * inverse).sum(-3))
+
+
+def _joint_step(
+    log_k: Tensor, a: Tensor, shares: Tensor, v: Tensor,
+    factors: tuple[Tensor, tuple[Tensor, Tensor]],
+) -> Tensor:  # fmt: skip
+    """Newton's step of v to columns of the same sums, with a weighted sum of v of 0."""
+    inverse, lu = factors
+    columns = _from_rows(log_k, a, v).sum(-2)
+    gaps = (shares * columns).sum(-2, keepdim=True) - columns
+    left = (shares * ((inverse @ gaps[..., None])[..., 0] + v)).sum(-2)
+    change = torch.linalg.lu_solve(*lu, (left.mean(-1, keepdim=True) - left)[..., None])
+    return (inverse @ (change.mT + gaps)[..., None])[..., 0]

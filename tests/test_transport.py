@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch.testing import assert_close
 
-from gendr.transport import sinkhorn, sinkhorn_divergence
+from gendr.transport import sinkhorn, sinkhorn_barycenter, sinkhorn_divergence
 
 D = torch.float64
 
@@ -129,6 +129,7 @@ def test_half_precision_and_nan():
     for part in sinkhorn(costs, epsilon=0.5):
         assert part.dtype == torch.bfloat16
     assert sinkhorn_divergence(costs, costs).dtype == torch.bfloat16
+    assert sinkhorn_barycenter(costs, problem()[1].to(torch.bfloat16)).dtype == torch.bfloat16
     a, b = (torch.full((n,), 1 / n, dtype=torch.bfloat16) for n in (6, 4))  # sums 0.3 % off
     sums = sinkhorn(costs.float(), a, b, 0.5).plan.sum(-2)
     assert_close(sums, b.float().expand(3, 4), rtol=4e-3, atol=0)
@@ -147,6 +148,41 @@ def test_the_divergence_of_clouds():
     assert_close(moved, torch.full((2,), 18.0, dtype=D), rtol=1e-4, atol=0)  # of a shift: exact
 
 
+def test_barycentres_are_where_nothing_is_cheaper():
+    """By values of `sinkhorn`, whose entropy is relative to a and p, which is taken back here."""
+    for epsilon in (0.5, 0.05, 0.02):
+        costs, a, _ = problem(6, 4)
+        shares = torch.tensor([0.2, 0.5, 0.3], dtype=D)
+        found = sinkhorn_barycenter(costs, a, shares, epsilon, tolerance=1e-10)
+        logits = found.log().requires_grad_()
+        p = logits.softmax(-1).expand(3, -1)
+        values = sinkhorn(costs, a, p, epsilon, tolerance=1e-10).value
+        total = (shares * (values + epsilon * (p * p.log()).sum(-1))).sum()
+        assert torch.autograd.grad(total, logits)[0].abs().max() < 1e-7
+        one = sinkhorn_barycenter(costs, a, torch.tensor([0.0, 1.0, 0.0], dtype=D), epsilon)
+        blurred = (a[1, :, None] * (-costs[1] / epsilon).softmax(-1)).sum(0)
+        assert_close(one, blurred, rtol=0, atol=2e-6)
+
+
+def test_derivatives_of_barycentres():
+    costs, a, _ = problem(4, 3, 2)
+    shares = torch.tensor([0.2, -0.4], dtype=D)
+    leaves = costs.requires_grad_(), a.log().requires_grad_(), shares.requires_grad_()
+
+    def found(costs, a, shares, **more):
+        a, shares = a.softmax(-1), shares.softmax(-1)
+        return sinkhorn_barycenter(costs, a, shares, 0.2, tolerance=1e-13, **more)
+
+    assert torch.autograd.gradcheck(found, leaves)
+    assert torch.autograd.gradgradcheck(found, leaves, fast_mode=True)
+    plain = [x.detach() for x in leaves]
+    traced = torch.func.jacrev(lambda *x: found(*x, iterations=200), (0, 1, 2))(*plain)
+    assert_close(traced, torch.autograd.functional.jacobian(found, tuple(plain)))
+    batch, masses = torch.stack([costs, costs.flip(-1)]).float(), torch.tensor([1e3, 1e-3])
+    together = sinkhorn_barycenter(batch, masses[:, None, None] * a.float())
+    assert_close(together[1] / 1e-3, sinkhorn_barycenter(batch[1], a.float()))
+
+
 REFUSED = [
     (lambda c, a, b: sinkhorn(c, a, 2 * b), "same sum"),
     (lambda c, a, b: sinkhorn(c, -a, b), "a must be >= 0"),
@@ -155,6 +191,11 @@ REFUSED = [
     (lambda c, a, b: sinkhorn(c, tolerance=-1.0), "tolerance must be >= 0"),
     (lambda c, a, b: sinkhorn(c[..., :0]), "n, m >= 1"),
     (lambda c, a, b: sinkhorn(c * torch.nan), "costs"),
+    (lambda c, a, b: sinkhorn_barycenter(c, a * (1 + torch.arange(3)[:, None])), "one sum"),
+    (lambda c, a, b: sinkhorn_barycenter(c, a, -torch.ones(3, dtype=D)), "weights must be >= 0"),
+    (lambda c, a, b: sinkhorn_barycenter(c, a[0]), "must be"),
+    (lambda c, a, b: sinkhorn_barycenter(c, 0 * a), "above 0"),
+    (lambda c, a, b: sinkhorn_barycenter(c, a, torch.zeros(3, dtype=D)), "must not all be 0"),
 ]
 
 
@@ -164,4 +205,6 @@ def test_bad_input_is_refused_and_what_is_not_reached_is_said():
             call(*problem())
     with pytest.warns(RuntimeWarning, match="raise iterations, tolerance or epsilon"):
         sinkhorn(*problem(30, 30), epsilon=1e-3, iterations=1, tolerance=1e-9)
+    with pytest.warns(RuntimeWarning, match="sinkhorn_barycenter stopped after 1 sweeps"):
+        sinkhorn_barycenter(*problem(30, 30)[:2], epsilon=1e-3, iterations=1, tolerance=1e-9)
     assert sinkhorn(torch.rand(0, 3, 2)).plan.shape == (0, 3, 2)

@@ -45,6 +45,7 @@ from gendr._common.tracing import (
     matmul,
     running_max,
     stable_argsort,
+    wide,
 )
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
@@ -481,8 +482,11 @@ def kendall(
     steepness = check_steepness(steepness)
     x, values = checked_pair("x", x, "values", values, known)
     # F for all ordered pairs; the entry of (j, i) is F(-d) for the pair (i, j).
-    above = saturated(distribution(x[..., :, None] - x[..., None, :], scale_of(steepness)))
-    soft = above - above.mT
+    gaps = x[..., :, None] - x[..., None, :]
+    if variant == "b":  # which has no scale: of small gaps float32 would leave few digits
+        gaps = wide(gaps)
+    above = saturated(distribution(gaps, scale_of(steepness)))
+    soft = (above - above.mT).to(x.dtype)
     sign = _signs(values).to(soft.dtype)
     n = torch.as_tensor(x.shape[-1], device=x.device)
     if known is not None:

@@ -37,6 +37,7 @@ from gendr._common.tracing import (
     matmul,
     running_log_sum_exp,
     stable_argsort,
+    wide,
 )
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
@@ -375,8 +376,8 @@ class SpearmanLoss(_Sorting):
     """
 
     def of_lists(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
-        """1 - rho."""
-        return 1 - spearman(self._ranks(scores, mask, descending=False), target, mask)
+        """1 - rho, which has no scale: of close scores float32 would leave few digits of ranks."""
+        return 1 - spearman(self._ranks(wide(scores), mask, descending=False), target, mask)
 
 
 @worded()

@@ -266,7 +266,7 @@ def test_rankings_of_torchmetrics():
 @pytest.mark.filterwarnings("ignore")
 def test_sinkhorn_of_pot():
     ot = pytest.importorskip("ot")
-    from gendr.transport import sinkhorn
+    from gendr.transport import sinkhorn, sinkhorn_barycenter
 
     costs = torch.rand(7, 5, dtype=torch.float64)
     a, b = torch.rand(7, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
@@ -277,6 +277,15 @@ def test_sinkhorn_of_pot():
             numItermax=100_000, stopThr=1e-12,
         )  # fmt: skip
         ours = sinkhorn(costs, a, b, epsilon, tolerance=1e-11).plan
+        torch.testing.assert_close(ours, torch.tensor(theirs), rtol=1e-6, atol=1e-9)
+    square, several = costs @ costs.mT, costs / costs.sum(0)
+    shares = torch.tensor([0.1, 0.4, 0.2, 0.0, 0.3], dtype=torch.float64)
+    for epsilon in (1.0, 0.1, 0.02):
+        theirs = ot.bregman.barycenter(
+            several.numpy(), square.numpy(), epsilon, weights=shares.numpy(),
+            method="sinkhorn_log", numItermax=100_000, stopThr=1e-12,
+        )  # fmt: skip
+        ours = sinkhorn_barycenter(square, several.mT, shares, epsilon, tolerance=1e-11)
         torch.testing.assert_close(ours, torch.tensor(theirs), rtol=1e-6, atol=1e-9)
 
 
