@@ -281,6 +281,9 @@ def test_load_texture(tmp_path):
     assert_close(texture[..., 0], torch.tensor([[0.0, 1], [0.2, 0]], dtype=torch.float64))
     Image.fromarray(np.array([[7]], np.uint8)).convert("P").save(tmp_path / "p.png")
     assert_close(load_texture(tmp_path / "p.png"), torch.full((1, 1, 3), 7 / 255))
+    Image.new("CMYK", (1, 1)).save(tmp_path / "c.jpg")
+    with pytest.warns(UserWarning, match="inks of a printer, are a guess"):
+        load_texture(tmp_path / "c.jpg")
     (tmp_path / "bad.png").write_text("x")
     with pytest.raises(ValueError, match="no readable image"):
         load_texture(tmp_path / "bad.png")

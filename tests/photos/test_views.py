@@ -7,6 +7,7 @@ import struct
 import sys
 import tracemalloc
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -344,7 +345,9 @@ def test_images_of_all_modes_are_as_pillow_converts_them(tmp_path):
         if mode in ("P", "RGB", "CMYK"):
             frame["mask_path"] = "m.png"
             want[..., 3] = rgba[..., 3] / 255
-        views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+        said = pytest.warns(UserWarning, match="CMYK, .* their colours are a guess")
+        with said if mode == "CMYK" else nullcontext():
+            views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
         assert views.rgb is not None
         np.testing.assert_allclose(views.masks[0], want[..., 3], atol=1e-6, err_msg=name)
         rgb = (want[..., :3] * want[..., 3:]).transpose(2, 0, 1)

@@ -113,6 +113,19 @@ def _positions(points: Element) -> Array:
     return found.astype(np.float64)
 
 
+def ply_points(path: Path) -> tuple[Array, Array]:
+    """The points of a PLY: positions [P, 3] and RGB [P, 3] in [0, 1], grey if it has none.
+
+    Raises:
+        ValueError: If it has none, or is damaged.
+    """
+    points = read_elements(path.read_bytes())[0].get("vertex") or Element("vertex", 0)
+    place, colors = _positions(points), point_colors(points, [])
+    if not np.isfinite(place).all():
+        raise ValueError("a position is not finite")
+    return place, np.full_like(place, 0.5) if colors is None else colors
+
+
 def _strip_faces(values: Array, lengths: Array) -> Array:
     """The triangles of strips: [F, 3].
 
