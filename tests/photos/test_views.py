@@ -127,6 +127,9 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     np.testing.assert_allclose(k[0], [[9, 0, 3.5], [0, 12, 2], [0, 0, 1]], atol=1e-5)
     np.testing.assert_allclose(k[1], [[10, 0, 4], [0, 12, 2.5], [0, 0, 1]], atol=1e-5)
     assert views.rgb is None
+    for frames[-1]["time"], crop, said in ((1.0, 0, "several times"), (None, 2, "crop_radius is")):
+        with pytest.warns(UserWarning, match=said):
+            load_views(write(tmp_path, frames, fl_y=12, fisheye_crop_radius=crop))
     # An angle of the frame comes before a focal length of all.
     frames = [{"file_path": "a.png", "transform_matrix": IDENTITY, "camera_angle_x": math.pi / 2}]
     k = load_views(write(tmp_path, frames, fl_x=9, fl_y=12)).camera.intrinsics((6, 8))
