@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import (
     MAX_MEGAPIXELS,
     Picture,
@@ -172,7 +173,13 @@ def _profile(path: Path, image: Image) -> bytes | None:
                 kind = "R03"
     if image.mode not in ("RGB", "RGBA", "P", "CMYK"):
         return None
-    return image.info.get("icc_profile") or _made_profile(kind)
+    profile = image.info.get("icc_profile")
+    if image.mode == "CMYK" and not profile:
+        warn_caller(
+            "photos in CMYK, inks of a printer, have no profile that says which: their colours are "
+            "a guess; save them as sRGB"
+        )
+    return profile or _made_profile(kind)
 
 
 @lru_cache

@@ -48,7 +48,7 @@ from gendr.photos.camera_files.transforms import (
     list_frames,
     read_cameras,
 )
-from gendr.photos.camera_files.worlds import world_of
+from gendr.photos.camera_files.worlds import named_points, world_of
 from gendr.photos.folders import (
     Folder,
     NoMasksError,
@@ -286,8 +286,9 @@ def load_points(
 ) -> tuple[Tensor, Tensor] | None:
     """The points in space that COLMAP found for a folder of photos.
 
-    They are those of the model of COLMAP in the folder, or those that `gendr cameras` and other
-    commands keep beside the JSON file of cameras that they write. If the cameras are those of a
+    They are those of the model of COLMAP in the folder, or those of the PLY that a transforms.json
+    names (`ply_file_path` of nerfstudio), or those that `gendr cameras` and other commands keep
+    beside the JSON file of cameras that they write. If the cameras are those of a
     transforms.json, points are moved as its cameras were from those of that model, by nerfstudio or
     colmap2nerf.py; if they are others, a warning says so.
 
@@ -313,6 +314,8 @@ def load_points(
     named = None
     if used.is_file() and (cameras is not None or not others):
         named = points_of(used)
+    if cameras is None and model is None and file is not None:
+        named = named_points(file, folder)
     if named is not None:
         found = read_point_file(named)
     else:

@@ -239,6 +239,43 @@ def test_white_is_1_or_255_or_65535(tmp_path, colors, want, word):
     assert_close(mesh.vertex_colors[0], torch.tensor(want, dtype=torch.float32), atol=1e-6, rtol=0)
 
 
+GREYS = "".join(f"v {x} {y} 0 .5 .5 .5\n" for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
+
+
+@for_each(
+    "name, kept, word",
+    [
+        ("image.obj", "texture", "its vertex colours beside its texture are not used"),
+        ("kd.obj", "vertex_colors", "colours of its faces or materials beside those of its"),
+        ("faces.off", "vertex_colors", "colours of its faces or materials beside those of its"),
+        ("faces.ply", "vertex_colors", "colours of its faces or materials beside those of its"),
+        ("image.ply", "texture", "its vertex colours beside its texture are not used"),
+        ("patches.ply", "texture", "its face colours beside its texture are not used"),
+    ],
+)
+def test_of_two_looks_beside_each_other_one_is_kept(tmp_path, name, kept, word):
+    """As Metashape and MeshLab write them: the same picture twice, whose product is too dark."""
+    quarters(tmp_path, "t.png")
+    map_kd = "map_Kd t.png" if name == "image.obj" else "Kd 0 1 0"
+    (tmp_path / "m.mtl").write_text(f"newmtl a\n{map_kd}\n")
+    rgb = ("red", "green", "blue")
+    faces = [("int", "vertex_indices", [[0, 1, 2], [0, 2, 3]])]
+    colors = [("uchar", channel, [128] * 4) for channel in rgb]
+    patches = [*faces, *(("uchar", channel, [255, 0]) for channel in rgb)]
+    uvs = [("float", "s", [0.6] * 4), ("float", "t", [0.9] * 4)]
+    content = {
+        "obj": f"mtllib m.mtl\n{GREYS}{UVS}{BOTH}",
+        "off": "COFF\n4 1 0\n" + GREYS.replace("v ", "") + "4 0 1 2 3 255 0 0\n",
+        "faces": ply(patches, colors),
+        "image": ply(faces, colors + uvs, comments=["TextureFile t.png"]),
+        "patches": ply(patches, uvs, comments=["TextureFile t.png"]),
+    }  # fmt: skip
+    stem, _, ending = name.partition(".")
+    mesh = load(tmp_path / name, content[ending if ending != "ply" else stem], word)
+    looks = ("texture", "vertex_colors", "face_colors")
+    assert [look for look in looks if getattr(mesh, look) is not None] == [kept]
+
+
 def test_colors_that_zbrush_paints(tmp_path):
     text = SQUARE + "#MRGB ffff0000ff00ff00\n#MRGB ff0000ffffffffff\nf 1 2 3 4\n"
     mesh = load(tmp_path / "m.obj", text)

@@ -181,7 +181,15 @@ def test_scenes(tmp_path):
     assert float(mesh.face_areas.sum()) == 3
     for word in ("of its 2 scenes number 1", "its cameras are left out", "its points and lines"):
         assert word in notes
-    del file.tree["scene"]
+    shown = file.tree["nodes"][file.tree["scenes"][1]["nodes"][0]]
+    for visible, area in ((True, 3), (False, 0)):
+        shown["extensions"] = {"KHR_node_visibility": {"visible": visible}}
+        if area:
+            assert float(loaded(file, tmp_path)[0].face_areas.sum()) == area
+        else:
+            with pytest.raises(ValueError, match="holds no faces"):
+                loaded(file, tmp_path)
+    del file.tree["scene"], shown["extensions"]
     assert float(loaded(file, tmp_path)[0].face_areas.sum()) == 1
     del file.tree["scenes"]
     mesh, notes = loaded(file, tmp_path)
@@ -369,6 +377,8 @@ BASISU = {"extensions": {"KHR_texture_basisu": {"source": 0}}}
         ("the emissiveFactor of its materials", (*PAINT, "emissiveFactor"), [0, 1, 0]),
         ("its KHR_a, KHR_b is not read", ("extensionsUsed",), ["KHR_b", "KHR_a"]),
         ("its animations are left out", ("animations",), [{}]),
+        ("of EXT_mesh_gpu_instancing only the places are read",
+         (*NODE, "extensions", "EXT_mesh_gpu_instancing"), {"attributes": {"_COLOR_0": 0}}),
         ("its COLOR_1 is not drawn", (*PART, "attributes", "COLOR_1"), 0),
         ("has KHR_texture_basisu, and is left out", ("textures",), [BASISU]),
         ("not drawn as squares", ("samplers",), [{"magFilter": 9728}]),

@@ -183,7 +183,9 @@ def test_obj_material_colors(tmp_path):
     assert_close(mesh.face_colors, torch.tensor([[1, 0.5, 0], [1, 1, 1]]))
 
 
-def test_several_images_become_one(tmp_path):
+@for_each(far=[0.0, 2.25])
+def test_several_images_become_one(tmp_path, far, monkeypatch):
+    """Also where a face repeats its image, by `far` along u and twice that along v."""
     g = np.random.default_rng(0)
     images = {n: g.integers(0, 256, s, np.uint8) for n, s in
               (("a", (8, 4, 3)), ("b c", (3, 10, 3)))}  # fmt: skip
@@ -192,12 +194,14 @@ def test_several_images_become_one(tmp_path):
     mtl = "newmtl A\nKd 0 0 0\nmap_Kd -s 1 1 1 a.png\nnewmtl B\nmap_Kd textures\\b c.png\n"
     mtl += "newmtl C\nKd 0.2 0.4 0.6\n"
     text = "mtllib m.mtl\n" + SQUARE + "vt 0.1 0.1\nvt 0.9 0.2\nvt 0.8 0.9\nvt -2.8 1.6\n"
-    text += "vt -2.2 1.1\nvt -2.5 1.9\nusemtl A\nf 1/1 2/2 3/3\nusemtl B\nf 1/4 3/5 4/6\n"
+    text += f"vt {far - 2.2} {1.1 - 2 * far}\nvt -2.5 1.9\nusemtl A\nf 1/1 2/2 3/3\n"
+    text += "usemtl B\nf 1/4 3/5 4/6\n"
     text += "usemtl C\nf 1/1 2/2 4/3\nusemtl A\nf 2/2 3/3 4/1\nf 2 3 5\n"
     with pytest.warns(UserWarning, match="1 of its faces have a texture but no UVs"):
         mesh = obj(tmp_path, text, mtl)
     assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 3], [1, 2, 3], [1, 2, 4]]
-    uvs = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.8, 0.9], [-2.8, 1.6], [-2.2, 1.1], [-2.5, 1.9]])
+    uvs = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.8, 0.9], [-2.8, 1.6],
+                        [far - 2.2, 1.1 - 2 * far], [-2.5, 1.9]])  # fmt: skip
     faces = [([0, 1, 2], "a"), ([3, 4, 5], "b c"), None, ([1, 2, 0], "a"), None]
     for weights in ((0.6, 0.3, 0.1), (0.2, 0.2, 0.6), (0.12, 0.75, 0.13)):
         got = color_at(mesh, weights)
@@ -211,6 +215,10 @@ def test_several_images_become_one(tmp_path):
             assert_close(got[k], torch.from_numpy(texel / 255).float(), atol=1e-6, rtol=0)
         assert_close(got[2], torch.tensor([0.2, 0.4, 0.6]))
         assert_close(got[4], torch.ones(3))
+    monkeypatch.setattr("gendr.mesh.files.atlas._MOST", 400)  # texels
+    with pytest.warns(UserWarning, match="have a texture but no UVs") as caught:
+        obj(tmp_path, text, mtl)
+    assert ("1 faces repeat their image" in str(caught[0].message)) == (far > 0)
 
 
 def test_what_is_missing_is_said(tmp_path):
@@ -281,6 +289,9 @@ def test_load_texture(tmp_path):
     assert_close(texture[..., 0], torch.tensor([[0.0, 1], [0.2, 0]], dtype=torch.float64))
     Image.fromarray(np.array([[7]], np.uint8)).convert("P").save(tmp_path / "p.png")
     assert_close(load_texture(tmp_path / "p.png"), torch.full((1, 1, 3), 7 / 255))
+    Image.new("CMYK", (1, 1)).save(tmp_path / "c.jpg")
+    with pytest.warns(UserWarning, match="inks of a printer, are a guess"):
+        load_texture(tmp_path / "c.jpg")
     (tmp_path / "bad.png").write_text("x")
     with pytest.raises(ValueError, match="no readable image"):
         load_texture(tmp_path / "bad.png")

@@ -241,8 +241,17 @@ def metashape(root):
     return {"fy": FY, "cx": CX, "cy": CY}
 
 
+def bundler_elsewhere(root):
+    """As RealityCapture and others export it."""
+    bundler(root)
+    (root / "bundle" / "bundle.out").rename(root / "scene.out")
+    (root / "bundle" / "list.txt").rename(root / "list.txt")
+    return {}
+
+
 PROGRAMS = (
-    gaussians, opensfm, openmvg, meshroom, record3d, polycam, llff, neus, bundler, nvm, metashape,
+    gaussians, opensfm, openmvg, meshroom, record3d, polycam, llff, neus, bundler,
+    bundler_elsewhere, nvm, metashape,
 )  # fmt: skip
 
 
@@ -382,6 +391,12 @@ UNREAD = {
     "frame-000000.pose.txt": ("1 0 0 0\n", "transforms.json"),
     "0000.png.camera": ("2759.48 0 1520.69\n", "cameras.json"),
     "camchain.yaml": ("cam0:\n  distortion_model: radtan\n", "lenses only"),
+    "ost.yaml": ("camera_matrix:\n  rows: 3\n", "lenses only"),
+    "EuRoC.yaml": ("%YAML:1.0\nCamera1.fx: 435.2\n", "lenses only"),
+    "mav0/state_groundtruth_estimate0/data.csv": ("#timestamp\n", "poses of the body"),
+    "0c3ab189999a83.txt": ("https://www.youtube.com/watch?v=x\n0 .5 .9 .5 .5 0 0\n", "parts of"),
+    "nerfstudio/transforms.json": ({"fl_x": 1, "test_frames": []}, "as --cameras"),
+    "pose_intrinsic_imu.json": ({"frame_000000": {"aligned_pose": []}}, "iphone/colmap"),
     "frame_annotations.jgz": ("", "transforms.json"),
     "shots.geojson": ({"type": "FeatureCollection"}, "opensfm/reconstruction.json"),
     "Ori-All/Orientation-0.png.xml": ("<ExportAPERO/>", "sparse/0"),

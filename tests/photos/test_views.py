@@ -7,6 +7,7 @@ import struct
 import sys
 import tracemalloc
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,9 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     np.testing.assert_allclose(k[0], [[9, 0, 3.5], [0, 12, 2], [0, 0, 1]], atol=1e-5)
     np.testing.assert_allclose(k[1], [[10, 0, 4], [0, 12, 2.5], [0, 0, 1]], atol=1e-5)
     assert views.rgb is None
+    for frames[-1]["time"], crop, said in ((1.0, 0, "several times"), (None, 2, "crop_radius is")):
+        with pytest.warns(UserWarning, match=said):
+            load_views(write(tmp_path, frames, fl_y=12, fisheye_crop_radius=crop))
     # An angle of the frame comes before a focal length of all.
     frames = [{"file_path": "a.png", "transform_matrix": IDENTITY, "camera_angle_x": math.pi / 2}]
     k = load_views(write(tmp_path, frames, fl_x=9, fl_y=12)).camera.intrinsics((6, 8))
@@ -343,7 +347,9 @@ def test_images_of_all_modes_are_as_pillow_converts_them(tmp_path):
         if mode in ("P", "RGB", "CMYK"):
             frame["mask_path"] = "m.png"
             want[..., 3] = rgba[..., 3] / 255
-        views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+        said = pytest.warns(UserWarning, match="CMYK, .* their colours are a guess")
+        with said if mode == "CMYK" else nullcontext():
+            views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
         assert views.rgb is not None
         np.testing.assert_allclose(views.masks[0], want[..., 3], atol=1e-6, err_msg=name)
         rgb = (want[..., :3] * want[..., 3:]).transpose(2, 0, 1)

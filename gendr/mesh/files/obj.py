@@ -15,7 +15,7 @@ from gendr._common.texts import find_file, read_text
 from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import face_rows, lines_of, named, parse, rows, without_comment
 from gendr.mesh.files.reports import damage_named, note
-from gendr.mesh.files.soup import Array, Material, Soup, note_bare, note_unlit
+from gendr.mesh.files.soup import Array, Material, Soup, note_bare, note_double, note_unlit
 from gendr.mesh.files.srgb import from_linear
 from gendr.mesh.files.textures import named_image, to_image
 from gendr.mesh.parts import MeshParts
@@ -32,6 +32,7 @@ _HARMLESS = {"blendu", "blendv", "bm", "boost", "texres"}
 _ABSENT = 1000
 # Of MTL files whose Kd is linear: Blender writes the numbers of its shader, and reads them so.
 _OF_BLENDER = "# Blender"
+_OURS = "# gendr\n"
 _UNCHANGED = {"cc": "off", "clamp": "off", "mm": "0 1", "t": "0 0 0"}
 
 
@@ -81,6 +82,8 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         if key in library.moves:
             _move(soup, soup.face_material == i, library.moves[key])
     note_bare(soup, notes)
+    if not text.startswith(_OURS):  # in which a mesh may have both
+        note_double(soup, notes)
     used = np.unique(soup.face_material).tolist()
     note_unlit(soup, [i >= 0 and soup.materials[i].unlit for i in used], notes)
     return soup
@@ -276,7 +279,7 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
         materials, uses = ["newmtl plain\n", "Kd 1 1 1\n"], [(0, "plain")]
     if parts.unlit:
         materials = [f"{x}illum 0\n" if x.startswith("newmtl") else x for x in materials]
-    lines = ["# gendr\n"]
+    lines = [_OURS]
     if materials:
         library = _free(path.with_suffix(".mtl"), own)
         files[library] = _encoded(materials)

@@ -17,7 +17,7 @@ from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.obj_text import Lines, read_floats, rows
 from gendr.mesh.files.polygons import integers, ranges, triangles
 from gendr.mesh.files.reports import damage_named, note
-from gendr.mesh.files.soup import Soup
+from gendr.mesh.files.soup import Soup, note_double
 from gendr.mesh.parts import MeshParts
 
 _KEYWORD = re.compile(r"(?:\s|#[^\n]*\n)*(NC)?(ST)?(C)?(N)?(ST)?(4)?(n)?(OFF|off)[ \t]*(BINARY)?")
@@ -92,6 +92,7 @@ def read_off(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         soup.face_colors = colors[of]
     if ((rest > 0) & ~full).any():
         note(notes, "colours of its faces that are numbers of a colour map are not used")
+    note_double(soup, notes)
     return soup
 
 

@@ -14,7 +14,7 @@ from gendr.mesh.files.colors import unit_colors
 from gendr.mesh.files.ply_table import Element, read_elements
 from gendr.mesh.files.polygons import integers, triangles
 from gendr.mesh.files.reports import damage_named, note
-from gendr.mesh.files.soup import Material, Soup, merge, note_bare
+from gendr.mesh.files.soup import Material, Soup, merge, note_bare, note_double
 from gendr.mesh.files.textures import named_image, to_bytes
 from gendr.mesh.parts import MeshParts
 
@@ -62,14 +62,19 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
             soup.face_material = _materials(points, faces, soup.faces, of, len(names), notes)
             grey = soup.face_colors
             if grey is not None and all(m.image is not None for m in soup.materials):
-                if len(grey) and np.ptp(grey) == 0:  # of the material of an OBJ, by MeshLab
+                # One colour is that of the material of an OBJ, by MeshLab.
+                if len(grey) and np.ptp(grey) == 0:
                     note(notes, f"the grey {grey[0, 0]:.3g} beside its texture is not used")
+                    soup.face_colors = None
+                elif (grey != grey[:1]).any():
+                    note(notes, "its face colours beside its texture are not used")
                     soup.face_colors = None
         uvs = next((uv for name in _UV if (uv := points.take(*name)) is not None), None)
         if uvs is not None and not len(soup.uvs):
             soup.uvs, soup.face_uvs = uvs.astype(np.float64), soup.faces
             merge(soup)  # the vertices were repeated along seams
         note_bare(soup, notes)
+        note_double(soup, notes)
     for element in (points, faces, strips):
         if left := [name for name in element.values if name not in _NORMALS]:
             note(notes, f"its {element.name} {_some(left)} {_are(left)} not used")
@@ -106,6 +111,19 @@ def _positions(points: Element) -> Array:
     if found is None:
         raise ValueError("its vertices have no x, y and z")
     return found.astype(np.float64)
+
+
+def ply_points(path: Path) -> tuple[Array, Array]:
+    """The points of a PLY: positions [P, 3] and RGB [P, 3] in [0, 1], grey if it has none.
+
+    Raises:
+        ValueError: If it has none, or is damaged.
+    """
+    points = read_elements(path.read_bytes())[0].get("vertex") or Element("vertex", 0)
+    place, colors = _positions(points), point_colors(points, [])
+    if not np.isfinite(place).all():
+        raise ValueError("a position is not finite")
+    return place, np.full_like(place, 0.5) if colors is None else colors
 
 
 def _strip_faces(values: Array, lengths: Array) -> Array:

@@ -143,6 +143,28 @@ def note_bare(soup: Soup, notes: list[str]) -> None:
         note(notes, f"{bare.sum()} of its faces have a texture but no UVs")
 
 
+def note_double(soup: Soup, notes: list[str]) -> None:
+    """Of looks beside each other keep one: the image, else colours of vertices.
+
+    Scanners and MeshLab write what they see twice, in an image and in colours of vertices, or of
+    vertices and of faces or materials, and no program shows the product, which is too dark. In
+    glTF it is meant: there COLOR_0 is a factor.
+    """
+    if soup.vertex_colors is None or (soup.vertex_colors == 1).all():
+        return
+    used = [soup.materials[i] for i in np.unique(soup.face_material) if i >= 0]
+    if any(material.image is not None for material in used):
+        note(notes, "its vertex colours beside its texture are not used")
+        soup.vertex_colors = None
+        return
+    tinted = [material for material in used if (material.color != 1).any()]
+    if soup.face_colors is not None or tinted:
+        note(notes, "colours of its faces or materials beside those of its vertices are not used")
+    soup.face_colors = None
+    for material in tinted:
+        material.color = np.ones(3)
+
+
 def merge(soup: Soup) -> None:
     """Merge vertices of equal position and colour; the order is that of first appearance."""
     key = soup.vertices + 0.0  # -0 and 0 are the same position

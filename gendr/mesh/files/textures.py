@@ -95,6 +95,8 @@ def pixels(image: Image, notes: list[str]) -> Array:
         image = image.convert("RGBA")
         if np.asarray(image.getchannel("A")).min() < 255:
             note(notes, "the transparency of its texture is dropped")
+    if image.mode == "CMYK":
+        note(notes, "the colours of its texture in CMYK, inks of a printer, are a guess")
     values = np.array(image.convert("RGB"), np.float64)
     values /= 255
     return values

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._common.texts import decode, find_file, numbers, read_text
-from gendr.mesh.files.reports import warn_caller
+from gendr.mesh.files.ply import ply_points
+from gendr.mesh.files.reports import damage_named, warn_caller
 from gendr.photos.camera_files.opencv import camera_to_world
 from gendr.photos.camera_files.photos import Index
 
@@ -187,11 +188,14 @@ def read_points(images: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.f
 
 
 def read_point_file(file: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What `read_points` returns of a points3D.bin or .txt, of any name.
+    """What `read_points` returns of a points3D.bin or .txt, of any name, or of a PLY.
 
     Raises:
         ValueError: If it is damaged.
     """
+    if file.suffix.lower() == ".ply":
+        with damage_named(file):
+            return ply_points(file)
     rows = _binary_points(_Bytes(file)) if file.suffix == ".bin" else _text_points(file)
     table = np.array(list(rows), np.float64).reshape(-1, 6)
     if not np.isfinite(table).all() or (np.abs(table[:, 3:] - 127.5) > 127.5).any():

@@ -169,14 +169,14 @@ class _Known:
         patterns: Where it is in the folder of photos.
         read: Its reader; None if it is not read.
         advice: What to do if it is not.
-        says: What stands in it, if its name is that of others too.
+        says: What stands in it, one of several, if its name is that of others too.
     """
 
     program: str
     patterns: tuple[str, ...]
     read: Callable[[Path, Index], Meta] | None = None
     advice: str = ""
-    says: bytes = b""
+    says: bytes | tuple[bytes, ...] = b""
 
 
 _COLMAP = "export the cameras as COLMAP's text (cameras.txt and images.txt) into sparse/0"
@@ -185,6 +185,7 @@ _KNOWN = (
     _Known("NeuS", ("cameras_sphere.npz", "cameras.npz"), of_neus),
     _Known("Bundler", ("bundle.out", "*.bundle.out", "bundle/bundle.out", "bundle.rd.out"),
            of_bundler),
+    _Known("Bundler", ("*.out",), of_bundler, says=b"# Bundle file"),
     _Known("VisualSFM", ("*.nvm",), of_nvm),
     _Known("Metashape", ("*.xml",), of_metashape, says=b"<chunk"),
     _Known("Metashape", ("*.psx", "*.psz"), advice="it is a project: File > Export > Export Cameras"
@@ -233,7 +234,18 @@ _KNOWN = (
            "cameras.json"),
     _Known("Kalibr, ROS or EuRoC", ("*.yaml", "*.yml", "cam0/sensor.yaml", "mav0/cam0/sensor.yaml"),
            advice="it holds lenses only: write them and poses into cameras.json",
-           says=b"distortion_model"),
+           says=(b"distortion_model", b"camera_matrix:", b"intrinsics:", b"Camera.fx",
+                 b"Camera1.fx")),
+    _Known("EuRoC", ("state_groundtruth_estimate0/data.csv",
+                     "mav0/state_groundtruth_estimate0/data.csv"), advice="it holds the poses of "
+           "the body: write those of the cameras into transforms.json"),
+    _Known("RealEstate10K or ACID", ("*.txt",), advice="its focal lengths are parts of the photo: "
+           "write transforms.json", says=b"youtube.com/watch"),
+    _Known("ScanNet++", ("nerfstudio/transforms*.json", "dslr/nerfstudio/transforms*.json",
+                         "colmap/images.txt", "dslr/colmap/images.txt"),
+           advice="give the folder of its photos, and this file as --cameras"),
+    _Known("ScanNet++", ("pose_intrinsic_imu.json", "iphone/pose_intrinsic_imu.json"),
+           advice="take iphone/colmap", says=b"aligned_pose"),
     _Known("CO3D", ("frame_annotations.jgz",), advice="write transforms.json"),
     _Known("OpenDroneMap", ("shots.geojson", "odm_report/shots.geojson"), advice="take opensfm/"
            "reconstruction.json of the same project"),
@@ -251,13 +263,16 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
     yield from (p for p in sorted(found) if p.is_file() and not p.name.startswith("."))
 
 
-def _holds(file: Path, text: bytes) -> bool:
-    """Whether a text begins with this, spelled in any case, within its first 64 kB."""
-    if not text:
+def _holds(file: Path, texts: bytes | tuple[bytes, ...]) -> bool:
+    """Whether a text begins with one of these, spelled in any case, within its first 64 kB."""
+    if not texts:
         return True
     try:
         with file.open("rb") as opened:
-            return text.lower() in opened.read(1 << 16).replace(b"\0", b"").lower()
+            head = opened.read(1 << 16).replace(b"\0", b"").lower()
+        return any(
+            text.lower() in head for text in ([texts] if isinstance(texts, bytes) else texts)
+        )
     except OSError:
         return False
 

@@ -257,6 +257,10 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         turns = turn, mask_turn, quarters
         frames.append(TransformsFrame(entry, name, where, image, mask, size, *turns))
     _warn_of_missing(cameras, missing)
+    if len({str(frame.entry.get("time")) for frame in frames}) > 1:  # D-NeRF, nerfstudio
+        warn_caller(f"{file} has photos of several times: what moves is taken to stand still")
+    if cameras.meta.get("fisheye_crop_radius"):
+        warn_caller(f"{file}: fisheye_crop_radius is not used; give masks for what is to count")
     if unclear and cameras.masks is None:
         warn_caller(
             f"EXIF data turn {_some(unclear)} in a way that no size shows: masks are taken for "

@@ -14,12 +14,13 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.texts import folded
+from gendr._common.texts import find_file, folded
 from gendr.mesh.files.reports import warn_caller
 from gendr.photos.camera_files.colmap import read_model
 from gendr.photos.camera_files.known import load_json
+from gendr.photos.camera_files.photos import is_inside, within
 
-__all__ = ["World", "world_of"]
+__all__ = ["World", "named_points", "world_of"]
 
 Matrix = npt.NDArray[np.float64]
 # How far cameras may lie off where the model has them: of their distances, and of rotations.
@@ -89,6 +90,19 @@ def world_of(file: Path, model: Path, folder: Path) -> World | None:
         "points are not used"
     )
     return None
+
+
+def named_points(file: Path, folder: Path) -> Path | None:
+    """The PLY in the world of a transforms file that it names, as those of nerfstudio do."""
+    meta = load_json(file)
+    name = meta.get("ply_file_path") if isinstance(meta, dict) else None
+    if not isinstance(name, str):
+        return None
+    found = find_file(folder, name) if is_inside(folder / name, folder) else None
+    if found is None:
+        warn_caller(f"{file} names points, {name:.80}, that are not in {folder}")
+        return None
+    return within(found, folder)
 
 
 def _given(meta: Any, file: Path) -> Matrix | None:

@@ -324,6 +324,24 @@ def test_points_of_a_model_beside_cameras_of_another_world(tmp_path, room):
     np.testing.assert_allclose(moved, 0.5 * places)
 
 
+def test_points_that_a_transforms_file_names(tmp_path):
+    """As ns-process-data writes them, in the world of its cameras."""
+    meta = {"fl_x": 70, "ply_file_path": "sparse_pc.ply", "frames": [{"file_path": "0.png"}]}
+    (tmp_path / "transforms.json").write_text(json.dumps(meta))
+    with pytest.warns(UserWarning, match=r"names points, sparse_pc\.ply, that are not in"):
+        assert gendr.photos.load_points(tmp_path) is None
+    rows = "".join(f"property {kind}\n" for kind in ("float x", "float y", "float z"))
+    rgb = "".join(f"property uchar {name}\n" for name in ("red", "green", "blue"))
+    for colors, values, want in ((rgb, " 255 51 0", [1, 0.2, 0]), ("", "", [0.5] * 3)):
+        text = f"ply\nformat ascii 1.0\nelement vertex 1\n{rows}{colors}end_header\n1 2 3{values}\n"
+        (tmp_path / "sparse_pc.ply").write_text(text)
+        points, found = gendr.photos.load_points(tmp_path, dtype=torch.float64)
+        assert (points.tolist(), found.tolist()) == ([[1, 2, 3]], [want])
+    (tmp_path / "sparse_pc.ply").write_text(text.replace("1 2 3", "1 nan 3"))
+    with pytest.raises(ValueError, match=r"sparse_pc\.ply is damaged: a position is not finite"):
+        gendr.photos.load_points(tmp_path)
+
+
 def test_tracks_are_read_again(tmp_path):
     points, colors = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[0, 0.5, 1]] * 2)
     file = tmp_path / "points3D.txt"

@@ -39,6 +39,7 @@ _READ = {
     "KHR_materials_pbrSpecularGlossiness",
     "KHR_materials_unlit",
     "KHR_mesh_quantization",
+    "KHR_node_visibility",
     "KHR_texture_transform",
 }
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # two letters at least: not a drive

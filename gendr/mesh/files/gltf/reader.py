@@ -33,8 +33,9 @@ from gendr.mesh.files.srgb import from_linear
 Array = NDArray[Any]
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
-# Generators whose vertex colours are sRGB (trimesh 5.2, Open3D 0.20), by what names them.
-_WRITE_SRGB = ("trimesh", "Open3D")
+# Generators whose vertex colours are sRGB (trimesh 5.2, Open3D 0.20, VTK 9.6; Assimp 6.0, which
+# writes those of PLY and OBJ as they are), by what names them.
+_WRITE_SRGB = ("trimesh", "Open3D", "VTK", "Open Asset Import Library")
 # Bytes that a part takes beside its arrays.
 _PART = 4096
 

@@ -1,6 +1,7 @@
 """Which meshes the scene of a glTF file shows, and where.
 
-Source: glTF 2.0, sections 3.5 (scenes, nodes), 3.7.3 (skins); EXT_mesh_gpu_instancing.
+Source: glTF 2.0, sections 3.5 (scenes, nodes), 3.7.3 (skins); EXT_mesh_gpu_instancing;
+KHR_node_visibility.
 """
 
 from __future__ import annotations
@@ -58,8 +59,13 @@ def mesh_instances(document: Document) -> list[MeshInstance]:
     if document.items("animations"):
         note(document.notes, "its animations are left out: it has the pose of its nodes")
     found: dict[object, MeshInstance] = {}
+    hidden = set[int]()
     for index in order:
         node = nodes[index]
+        shown = child(child(node, "extensions"), "KHR_node_visibility").get("visible", True)
+        if shown is False or parents[index] in hidden:  # parents come first
+            hidden.add(index)
+            continue
         if "mesh" not in node:
             continue
         mesh = document.item("meshes", node["mesh"])
@@ -175,7 +181,8 @@ def _instances(document: Document, node: Object, place: Array, skinned: bool) ->
         for name, kind in (("TRANSLATION", "VEC3"), ("ROTATION", "VEC4"), ("SCALE", "VEC3"))
         if name in attributes
     }
-    if any(not name.startswith("_") and name not in tables for name in attributes):
+    # Names with "_" are those of programs; _COLOR_0 is what three.js has for colours of each place.
+    if any(name[:1] != "_" or name[:6] == "_COLOR" for name in attributes.keys() - tables.keys()):
         note(document.notes, f"of {_INSTANCING} only the places are read")
     sizes = {len(table) for table in tables.values()}
     if len(sizes) > 1:
