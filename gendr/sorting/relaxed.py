@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast, final
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -270,7 +270,7 @@ class CustomNetworkSort(NetworkSort):
     name: ClassVar[str] = "network"
 
     _: KW_ONLY
-    network: Network = cast(Network, None)  # refused below, by its name
+    network: Network = None  # pyright: ignore[reportAssignmentType]  # refused below
 
     def __post_init__(self) -> None:
         super().__post_init__()
