@@ -298,7 +298,7 @@ def histogram(
         x: [..., n]; histograms are taken along the last dimension.
         bins: how many of equal width, or their edges [bins + 1], ascending.
         range: of the bins; by default from the least to the greatest value of x, and the outer bins
-            take what noise puts beyond.
+            take what noise puts beyond; the edges are then constants, without a gradient to x.
         scale: of the noise, in units of x.
         dist: its distribution.
         weight: [..., n] of the values; 1 by default.

@@ -173,6 +173,8 @@ def run(args: Fit) -> int:
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
+        if bool((init.vertices == init.vertices[:1]).all()):
+            raise ValueError(f"--init {kind} has no extent, all its vertices coincide")
     budget = settings.budget
     total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
@@ -220,6 +222,12 @@ def _refuse_for_object(args: Fit) -> None:
                 f"--{name.replace('_', '-')} is for scenes, and {args.target} is fitted to masks; "
                 "leave it out, or give --scene"
             )
+    if args.settings.edge is not None and args.settings.remesh is False:
+        raise ValueError("--edge is of remeshed faces, and --no-remesh keeps faces; leave one out")
+    if args.subdivisions is not None and args.init not in (None, "sphere"):
+        raise ValueError(
+            f"--subdivisions is for the sphere, and --init is {args.init}; leave one out"
+        )
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
@@ -248,6 +256,12 @@ def _from_sphere(args: Fit) -> bool:
     return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
 
 
+_OF_PHOTOS = (
+    "masks", "cameras", "background", "tolerance", "keep_doubtful", "object", "light", "exposure",
+    "texture_size", "color_size",
+)  # fmt: skip
+
+
 def _load(args: Fit, device: torch.device) -> _Target:
     path = model_file(args.target)
     name = Path(args.target).name or path.resolve().name
@@ -259,9 +273,11 @@ def _load(args: Fit, device: torch.device) -> _Target:
                     "leave it out"
                 )
         return _load_views(args, path, name, device)
-    given = {"background": args.background is not None, "refine": _moves_cameras(args)}
-    for option in (option for option, there in given.items() if there):
-        raise ValueError(f"--{option} is for photos, and {path} is a mesh; leave it out")
+    usual = Fit(target=args.target, settings=FitSettings())
+    given = [option for option in _OF_PHOTOS if getattr(args, option) != getattr(usual, option)]
+    for option in ["refine"] * _moves_cameras(args) + given:
+        flag = option.replace("_", "-")
+        raise ValueError(f"--{flag} is for photos, and {args.target} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation

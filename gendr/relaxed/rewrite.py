@@ -24,6 +24,7 @@ from gendr.relaxed.syntax import (
     Source,
     assigned,
     check,
+    check_captured,
     flat_targets,
     index_of,
     is_tensors,
@@ -298,7 +299,9 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(argument, ast.arg):
                 argument.annotation = None
         node.returns = None
-        node.body, _ = self.scoped(single_exit(self.source, node.body), set(), parameters(node))
+        body = single_exit(self.source, node.body)
+        check_captured(self.source, body)
+        node.body, _ = self.scoped(body, set(), parameters(node))
         self.local = saved
 
     def scoped(

@@ -296,6 +296,38 @@ def _check_target(source: Source, target: ast.expr, own: set[str]) -> None:
             )
 
 
+def check_captured(source: Source, body: Sequence[ast.stmt]) -> None:
+    """What a function inside reads may not change in a later block, whose variables are its own."""
+    nodes = [x for top in body for x in (top, *own_nodes(top))]
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            name, inner = node.name, node
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Lambda)
+            and isinstance(node.targets[0], ast.Name)
+        ):
+            name, inner = node.targets[0].id, node.value
+        else:
+            continue
+        own = assigned(inner.body) if isinstance(inner, ast.FunctionDef) else set[str]()
+        free = reads([inner]) - parameters(inner) - own
+        for block in nodes:
+            if not isinstance(block, (ast.If, ast.While)) or block.lineno <= node.lineno:
+                continue
+            changed = sorted(free & assigned([*block.body, *block.orelse]))
+            if changed and any(
+                isinstance(x, ast.Name) and x.id == name and x.lineno >= block.lineno
+                for top in body
+                for x in ast.walk(top)
+            ):
+                raise source.refuse(
+                    block,
+                    f"{name} reads {changed[0]}, which changes here: give it to {name} as an "
+                    f"argument, or define {name} after this block",
+                )
+
+
 # -- reading trees
 
 T = TypeVar("T", bound=ast.AST)

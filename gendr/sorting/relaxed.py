@@ -270,7 +270,7 @@ class CustomNetworkSort(NetworkSort):
     name: ClassVar[str] = "network"
 
     _: KW_ONLY
-    network: Network
+    network: Network = None  # pyright: ignore[reportAssignmentType]  # refused below
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -270,6 +270,7 @@ def test_bad_arguments():
         (lambda: Smoothing(dist="uniform"), ValueError, "without jumps"),
         (lambda: Smoothing(dist="exponential"), ValueError, "without jumps"),
         (lambda: Smoothing(dist="heaviside"), ValueError, "without jumps"),
+        (lambda: Smoothing(dist="wigner_semicircle"), ValueError, "infinite slopes"),
         (lambda: Smoothing(dist="gumbel_max", antithetic=True), ValueError, "symmetric"),
         (lambda: BlackBox(0.0), ValueError, "step"),
     ]:

@@ -151,6 +151,26 @@ def writes_outside(x):
     return x
 
 
+def changes_what_a_function_reads(x):
+    limit = x + 1
+
+    def below(value):
+        return value < limit
+
+    if x > 0:  # refused: below reads limit, which changes here: give it to below as an argument
+        limit = limit + 1
+    return below(x)
+
+
+def changes_what_a_function_reads_behind_a_return(x):
+    moved = lambda value: value + step  # noqa: E731
+    step = x
+    if x > 0:  # refused: moved reads step, which changes here
+        return x
+    step = 2 * x
+    return moved(x)
+
+
 def writes_into_a_result(x):
     zeros(3)[0] = x  # refused: only cells of a variable can be written
     return x

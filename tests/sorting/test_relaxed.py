@@ -322,6 +322,8 @@ def test_a_network_of_the_users_own():
         sort.values(torch.randn(4))
     with pytest.raises(TypeError, match="network must be a Network, got str"):
         get("network", network="bitonic")
+    with pytest.raises(TypeError, match="network must be a Network, got NoneType"):
+        get("network")
 
 
 def test_settings_are_checked():

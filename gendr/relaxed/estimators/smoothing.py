@@ -35,8 +35,8 @@ class Smoothing(Estimator):
     Args:
         samples: of the noise, for each input.
         scale: of the noise, in units of the input.
-        dist: its distribution; it must have a density without jumps, as all distributions on the
-            whole line have.
+        dist: its distribution; it must have a density without jumps or infinite slopes, as all
+            distributions on the whole line have.
         control: what is subtracted from the results: nothing, the result without noise (one more
             evaluation), or the mean of the other samples.
         antithetic: every sample is used with both signs; symmetric distributions, even number of
@@ -161,15 +161,18 @@ def check_curvature(dist: Distribution) -> None:
 def check_score(dist: Distribution) -> None:
     """Refuse a distribution whose density jumps: then the slope of its logarithm is not enough.
 
+    Where the density has an infinite slope, that of its logarithm has an infinite variance.
+
     Raises:
-        ValueError: its density jumps at an end of its support, or it is a step.
+        ValueError: its density has one of these at an end of its support, or it is a step.
     """
     for end, side in zip(dist.support, (1, -1), strict=True):
         if abs(end) == float("inf"):
             continue
         inside = torch.tensor([end + side * 1e-6, end + side * 1e-9], dtype=torch.float64)
-        if dist.support[0] == dist.support[1] or bool((dist.pdf(inside) > 1e-2).all()):
+        near, nearer = dist.pdf(inside)
+        if dist.support[0] == dist.support[1] or bool(near < 900 * nearer):
             raise ValueError(
-                f"smoothing needs a density without jumps, got {dist}; use gaussian, logistic, "
-                "cauchy or another distribution on the whole line"
+                f"smoothing needs a density without jumps or infinite slopes, got {dist}; use "
+                "gaussian, logistic, cauchy or another distribution on the whole line"
             )

@@ -32,7 +32,7 @@ class FitSettings:
     """The settings of a fit; lengths are in pixels, in NDC or in units of the object's size.
 
     Attributes:
-        steps: Adam steps (default: 100; from a hull, which is remeshed, 60).
+        steps: Adam steps, if no budget is given (default: 100; from a hull, which is remeshed, 60).
         dist: the distribution, as gendr list distributions names it. In Python also an object or a
             callable CDF.
         tconorm: the T-conorm, as gendr list tconorms names it. In Python also an object.
