@@ -50,6 +50,14 @@ GRAZING = 0.02
 # said. A heap of solids is covered by 0.69 and more, with a white wall behind it by 0.53 to 0.59;
 # one place looks otherwise by 0.007 at most, with a person who moves by 0.01 to 0.05.
 _COVERED, _APART = 0.6, 0.01
+# What is said of mirrors of a kind.
+_MIRRORS = {
+    "water": "still water: {share:.1%} of all pixels show a level plane that mirrors what is above "
+    "it; the mesh has the plane there, and nothing below",
+    "pane": "panes or mirrors in walls: {share:.1%} of all pixels show {count} of them, where what "
+    "seems to be behind the wall is there again before it; the mesh has planes there, and what may "
+    "stand behind the glass is not in it",
+}
 # Photos on the sheet, and the width of a picture.
 SHOWN, TILE, LINE = 4, 480, 20  # and the height of a line above them
 
@@ -290,11 +298,10 @@ def warnings_of(
         boxed: whether only a part of what they show is wanted.
     """
     said: list[str] = []
-    if facts["mirrored"]:
-        said.append(
-            f"still water: {facts['mirrored']:.1%} of all pixels show a level plane that mirrors "
-            "what is above it; the mesh has the plane there, and nothing below"
-        )
+    for kind, text in _MIRRORS.items():
+        own = [one["share"] for one in facts["mirrors"] if one["kind"] == kind]
+        if own:
+            said.append(text.format(share=sum(own), count=len(own)))
     bare = [] if boxed else [one["photo"] for one in each if one["cover"] < _COVERED]
     if bare:
         other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain", "mirrored"))

@@ -35,7 +35,7 @@ from gendr.mesh.images import MAX_MEGAPIXELS, UnreadableImageError, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo
-from gendr.photos.capture.gps import Placement, place_by_gps, read_fix
+from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.upright import SIDES, upwards
 
@@ -201,7 +201,7 @@ def find_cameras(
         job = {
             "groups": groups, "model": "SIMPLE_RADIAL", "masks": (work / "masks").is_dir(),
             "all_pairs": _ALL_PAIRS, "partners": _PARTNERS, "threads": num_threads(),
-            "first_pairs": _FIRST_PAIRS, "part": LEAST_PART,
+            "first_pairs": _FIRST_PAIRS, "part": LEAST_PART, "places": _places(groups, fixes),
         }  # fmt: skip
         (work / "job.json").write_text(json.dumps(job))
         _run(work, len(photos), tell)
@@ -325,6 +325,18 @@ def _prepare(
         for (width, height, lens), names in groups.items()
     ]
     return kept, said, scales, fixes
+
+
+def _places(groups: list[dict[str, Any]], fixes: list[Fix | None]) -> dict[str, list[float]]:
+    """Where photos were taken by their GPS fixes, in metres, of the names of those that have one.
+
+    A photo without an altitude counts as without a fix.
+    """
+    names = [name for group in groups for name in group["names"]]
+    known = [(name, fixes[int(Path(name).stem)]) for name in names]
+    known = [(name, fix) for name, fix in known if fix is not None and np.isfinite(fix).all()]
+    places = metres(np.array([fix for _, fix in known]).reshape(-1, 3)) if known else []
+    return {name: list(map(float, at)) for (name, _), at in zip(known, places, strict=True)}
 
 
 def _lit(image: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Placement", "place_by_gps", "read_fix"]
+__all__ = ["Placement", "metres", "place_by_gps", "read_fix"]
 
 Array = npt.NDArray[Any]
 
@@ -73,7 +73,7 @@ def read_fix(image: Any) -> tuple[float, float, float] | None:
     return None
 
 
-def _metres(fixes: Array) -> Array:
+def metres(fixes: Array) -> Array:
     """East, north and up of fixes [N, 3] about their median, in metres; a part of a sphere."""
     known = [x[np.isfinite(x)] for x in fixes.T]
     middle = np.array([np.median(x) if len(x) else 0.0 for x in known])
@@ -144,7 +144,7 @@ def place_by_gps(
     if len(rows) < _LEAST:
         return None
     known = np.array([fixes[i] for i in rows], np.float64)
-    a, b = eyes[rows], _metres(known)
+    a, b = eyes[rows], metres(known)
     found: tuple[float, Array, Array, float] | None = None
     if np.isfinite(b).all():
         s, turn, good, error = _agreed(a, b)

@@ -23,6 +23,12 @@ import pycolmap
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
+# How near cameras are drawn to GPS fixes, in deviations of these, whichever is better, and how
+# often; the least photos with fixes, the part of them that must agree, and to which part of how far
+# apart they are.
+NEAR, ROUNDS, FIXES, AGREED, OFF = (0.08, 0.12), 3, 6, 0.75, 0.1
+# By how much more of the matches must agree then, and by how many pixels they may be off.
+MORE, WIDE = 0.01, 2.0
 # How many photos must share each lens; how many points a photo must show that is placed.
 SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
@@ -94,7 +100,7 @@ def main(folder: Path) -> None:
         if best is not None and best.num_reg_images() >= job["part"] * count:
             break
     if best is not None:
-        best = with_better_lens(best)
+        best = with_better_lens(guided(best, job["places"], database, folder))
     result = {**described(best, folder), "turned": turned_share(database)}
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -142,6 +148,114 @@ def turned_share(database: Path) -> float:
     with closing(sqlite3.connect(database)) as base:
         found = Counter(base.execute("SELECT config FROM two_view_geometries WHERE rows > 0"))
     return sum(found[kind,] for kind in turned) / max(found.total(), 1)
+
+
+def guided(
+    model: "pycolmap.Reconstruction", places: "dict[str, list[float]]", database: Path, folder: Path
+) -> "pycolmap.Reconstruction":
+    """The model after its cameras were drawn to GPS fixes and let go, if it is better then.
+
+    Where things repeat, such as houses in a row, the first photos that are placed by the wrong ones
+    keep others off by metres: errors have another minimum there. Fixes lead past it, and do not
+    count in the end.
+
+    Args:
+        model: as it was found.
+        places: of names of images, in metres.
+        database: with the matches.
+        folder: for what is triangulated.
+    """
+    images = [i for i in model.images.values() if i.has_pose and i.name in places]
+    if len(images) < FIXES:
+        return model
+    wanted = np.array([places[image.name] for image in images])
+    spread = float(np.square(wanted - wanted.mean(0)).sum(1).mean() ** 0.5)
+    ransac = pycolmap.RANSACOptions()
+    ransac.max_error, ransac.random_seed = OFF * spread, 0
+    names = [image.name for image in images]
+    moved = pycolmap.align_reconstruction_to_locations(model, names, wanted, FIXES, ransac)
+    if moved is None:
+        return model
+    found = pycolmap.Reconstruction(model)
+    found.transform(moved)
+    off = np.linalg.norm(
+        [found.images[i.image_id].projection_center() for i in images] - wanted, axis=1
+    )
+    good = off < OFF * spread
+    if good.sum() < max(FIXES, AGREED * len(images)):
+        return model
+    deviation = float(np.square(off[good]).mean() ** 0.5)
+    best, most = model, (1 + MORE) * support(model, database)
+    for k, near in enumerate(NEAR):
+        (place := folder / f"guided{k}").mkdir(exist_ok=True)
+        fixes: list[pycolmap.PosePrior] = []
+        for image, where, kept in zip(images, wanted, good, strict=True):
+            if kept:
+                fix = pycolmap.PosePrior()
+                fix.corr_data_id, fix.position = image.data_id, where
+                fix.position_covariance = (near * deviation) ** 2 * np.eye(3)
+                fix.coordinate_system = pycolmap.PosePriorCoordinateSystem.CARTESIAN
+                fixes.append(fix)
+        tried = led(found, fixes, database, folder / "images", place)
+        if (own := support(tried, database)) > most:
+            best, most = tried, own
+    return best
+
+
+def led(
+    model: "pycolmap.Reconstruction", fixes: "list[pycolmap.PosePrior]", database: Path,
+    images: Path, place: Path,
+) -> "pycolmap.Reconstruction":  # fmt: skip
+    """The model, drawn to fixes a few times with points triangulated anew, and let go."""
+    found, config = pycolmap.Reconstruction(model), pycolmap.BundleAdjustmentConfig()
+    for image in model.images.values():
+        if image.has_pose:
+            config.add_image(image.image_id)
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary = False
+    options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
+    guide = pycolmap.PosePriorBundleAdjustmentOptions()
+    guide.alignment_ransac.random_seed = 0
+    for k in range(2 * ROUNDS):
+        if k < ROUNDS:
+            pycolmap.create_pose_prior_bundle_adjuster(options, guide, config, fixes, found).solve()
+        else:
+            options.ceres.loss_function_type = pycolmap.LossFunctionType.TRIVIAL
+            pycolmap.bundle_adjustment(found, options)
+        if k < 2 * ROUNDS - 1:
+            found = pycolmap.triangulate_points(found, database, images, place, clear_points=True)
+    return found
+
+
+def support(model: "pycolmap.Reconstruction", database: Path) -> float:
+    """How many of the verified matches of all pairs agree with where the photos stand.
+
+    A match counts as 1, and the less the farther off the lines are on which its features should be.
+    What only the points of a model tell is no measure: where photos are torn apart each part has
+    points of its own, with small errors.
+    """
+    total = 0.0
+    with closing(pycolmap.Database.open(database)) as base:
+        rays: dict[int, np.ndarray] = {}
+        for i, image in model.images.items():
+            if image.has_pose:
+                places = base.read_keypoints(i)[:, :2].astype(float)
+                rays[i] = np.pad(
+                    image.camera.cam_from_img(places), ((0, 0), (0, 1)), constant_values=1
+                )
+        for number, found in zip(*base.read_two_view_geometries(), strict=True):
+            pair = pycolmap.pair_id_to_image_pair(number)
+            if not all(i in rays for i in pair):
+                continue
+            a, b = (model.images[i] for i in pair)
+            way = b.cam_from_world() * a.cam_from_world().inverse()
+            essential = np.cross(way.translation, way.rotation.matrix(), axisb=0, axisc=0)
+            x, y = (rays[i][found.inlier_matches[:, k]] for k, i in enumerate(pair))
+            lines = np.c_[(x @ essential.T)[:, :2], (y @ essential)[:, :2]]
+            off = ((x @ essential.T) * y).sum(1) ** 2 / np.maximum((lines**2).sum(1), 1e-300)
+            wide = WIDE / min(model.cameras[each.camera_id].mean_focal_length() for each in (a, b))
+            total += float((1 - off / wide**2).clip(0).sum())
+    return total
 
 
 def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":

@@ -170,14 +170,16 @@ def build(
         "kept": float(cloud.kept[paired].mean()),
         "assumed": float(cloud.assumed[paired].mean()),
         "plain": float(cloud.plain[paired].mean()),
-        "mirrored": float(cloud.mirrored[paired].mean()),
+        "mirrored": float(cloud.mirrored[paired].sum(1).mean()),
         "mirrors": [
             {
+                "kind": "water" if one.alike is not None else "pane",
+                "share": float(cloud.mirrored[paired, k].mean()),
                 "normal": one.normal.tolist(),
                 "alike": one.alike,
                 "height": one.height + float(one.normal @ scene.origin),
             }
-            for one in cloud.mirrors
+            for k, one in enumerate(cloud.mirrors)
         ],
         "seen_by": _visibility_shares(views, starts, points),
         "sparse_points": len(scene.points),

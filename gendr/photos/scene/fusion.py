@@ -51,7 +51,7 @@ class FusionSettings:
         relative: by which depths may differ.
         least: photos, of as many as have a point in their frames.
         sure: the largest cost of a pixel by which the ground is found.
-        mirrors: whether what still water mirrors is put onto it.
+        mirrors: whether what still water and panes mirror is put onto them.
     """
 
     limit: float = 0.6
@@ -85,8 +85,8 @@ class Cloud:
             enough, or that are assumed, or doubtful and part of a point; -1 in the sky, and 0
             elsewhere.
         ground: the plane under the cameras, if there is one.
-        mirrors: still water: what photos show behind it is on it here.
-        mirrored: [N], the share of the pixels of each photo that show it.
+        mirrors: still water, and panes: what photos show behind them is on them here.
+        mirrored: [N, M], the shares of the pixels of each photo that show each of them.
     """
 
     points: Array
@@ -192,9 +192,7 @@ def fused(
                 own[behind], assumed[per_photo[i]][behind] = met[behind], 2 + k
 
             mapped(leveled, range(len(scene)))
-            real = points @ mirror.normal > mirror.height - 2 * settings.relative * np.linalg.norm(
-                points - scene.centres[photo], axis=1
-            )
+            real = ~mirror.hides(scene.centres[photo], points, 2 * settings.relative)
             points, normals, photo = points[real], normals[real], photo[real]
         ground = find_ground(scene, points, normals)
         flat.clear()
@@ -254,10 +252,13 @@ def fused(
         column.clear()  # there may be a gigabyte of points
     depths[doubtful & ~taken] = 0
     plain &= depths <= 0
-    matched, kept, ground_share, plain_share, mirrored = (
+    matched, kept, ground_share, plain_share, *mirrored = (
         np.array([float(x[own].mean()) for own in per_photo])
-        for x in ((depths > 0) & (assumed == 0), taken, assumed == 1, plain, assumed > 1)
-    )
+        for x in (
+            (depths > 0) & (assumed == 0), taken, assumed == 1, plain,
+            *(assumed == 2 + k for k in range(len(mirrors))),
+        )
+    )  # fmt: skip
     for i, where in sky.items():
         own = depths[per_photo[i]].reshape(where.shape)
         own[where & (own == 0)] = -1
@@ -265,7 +266,7 @@ def fused(
     points, normals, colors, first, places, views = joined
     return Cloud(
         points, normals, colors, first, places, views, matched, kept, ground_share, plain_share,
-        parted, ground, mirrors, mirrored,
+        parted, ground, mirrors, np.array(mirrored).reshape(-1, len(scene)).T,
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""Still water: planes that mirror, so that stereo finds a world behind them.
+"""Planes that mirror, so that stereo finds a world behind them: still water, panes in walls.
 
 Photos agree about what a mirror shows, as there is one place behind it where each thing seems to
 be. What gives it away is that it is there twice: what lies behind the plane is what lies before it,
-mirrored, in place and in pattern.
+mirrored, in place, and of water in pattern. Upright mirrors show the side of things that is turned
+away from the cameras, of which places alone can tell, and the wall that such a mirror is part of.
 """
 
 from __future__ import annotations
@@ -44,6 +45,17 @@ _STEPS, _TRIALS = (0.01, 0.01, 0.006), 80
 # Fewer points tell of no mirror; the least cosine of its normal to what is up; cells along what it
 # is thought to be, and the least share of what is there again that one of its parts shows.
 _FEWEST, _LEVEL, _CELLS, _PART = 1000, 0.9986, 64, 0.05
+# Walls: the largest sine of how far they lean; in how many bins of a turn their normals are
+# counted; how many of their directions, and planes of each, are tried; the least share of points,
+# and the least cosine of their normals to that of a wall.
+_LEAN, _BINS, _WALLS, _WALL, _FACING = 0.15, 72, 3, 0.02, 0.95
+# How far before and behind a wall its panes may be, and their steps, in median distances; and the
+# least cosine of normals of what tells of them: floors go on behind any plane.
+_PANES, _ACROSS = np.arange(0.02, -0.05, -0.0025), 0.3
+# So many of what lies behind a pane must be there again, of as many points at the least.
+_AGAIN, _SEEN = 0.15, 100
+# How thick a wall is, in median distances.
+_THICK = 0.05
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,17 @@ class Depths:
     offsets: Array
     widths: Array
     heights: Array
+
+
+def _axes(normal: Array) -> Array:
+    """Two unit directions along a plane, [2, 3]."""
+    return np.linalg.svd(normal[None])[2][1:]
+
+
+def _crossed(eyes: Array, points: Array, normal: Array, height: float) -> Array:
+    """Where lines from eyes to points, both [P, 3], on both sides of a plane, cross it."""
+    above, below = eyes @ normal - height, height - points @ normal
+    return eyes + (above / (above + below))[:, None] * (points - eyes)
 
 
 class _Judges:
@@ -82,20 +105,27 @@ class _Judges:
             self.near[i, : len(row) + 1] = i, *row
 
     def partners(
-        self, normals: Array, heights: Array, margin: float = _MARGIN
-    ) -> tuple[Array, Array]:
-        """What photos show where planes would mirror points to; see the kernel."""
+        self, normals: Array, heights: Array, margin: float = _MARGIN,
+        rows: Array | slice = slice(None),
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """What photos show where planes would mirror points to, or some rows; see the kernel."""
         from gendr.photos.scene.mirror_kernels import partners
 
-        size = len(heights), len(self.points)
+        points, photos = self.points[rows], self.photos[rows]
+        size = len(heights), len(points)
         found, shown = np.empty(size, np.uint8), np.empty(size, np.int32)
         run(
-            partners, len(heights), np.ascontiguousarray(normals), heights, self.points,
-            self.photos, self.near, self.scene.K, self.scene.R, self.scene.t, self.centres,
+            partners, len(heights), np.ascontiguousarray(normals), heights, points,
+            photos, self.near, self.scene.K, self.scene.R, self.scene.t, self.centres,
             self.depths.values, self.depths.offsets, self.depths.widths, self.depths.heights,
             margin, _RELATIVE, found, shown,
         )  # fmt: skip
         return found, shown
+
+    def crossings(self, normal: Array, height: float, rows: Array) -> Array:
+        """Where lines of sight to points behind a plane cross it, along its axes: [R, 2]."""
+        eyes = self.centres[self.photos[rows]]
+        return _crossed(eyes, self.points[rows], normal, height) @ _axes(normal).T
 
     def candidates(self, normal: Array) -> tuple[Array, Array, Array]:
         """Planes that may mirror, as far as places tell.
@@ -168,7 +198,7 @@ def _refined(
     rows = np.flatnonzero(found[0] == THERE)
     if len(rows) < _PATCHES:
         return normal, height, -1.0
-    others, across = shown[0, rows], np.linalg.svd(normal[None])[2][1:]
+    others, across = shown[0, rows], _axes(normal)
     # Tilts are around what is mirrored, lest they move it up and down.
     pivot = judges.points[rows].mean(0)
 
@@ -195,26 +225,36 @@ class Mirror:
     Attributes:
         normal: [3] float64, unit, towards the cameras, relative to the axes of the scene.
         height: relative to its origin.
-        alike: the mean correlation of what it mirrors with what is before it.
+        alike: the mean correlation of what water mirrors with what is above it; None of panes,
+            which are upright.
         border: [E, 3] float64, half-planes a u + b v + c <= 0 in which it lies, u and v along the
             rows of `axes`.
     """
 
     normal: Array
     height: float
-    alike: float
+    alike: float | None
     border: Array
 
     @property
     def axes(self) -> Array:
-        """Two unit directions along the plane, [2, 3]."""
-        return np.linalg.svd(self.normal[None])[2][1:]
+        """Two directions along the plane, [2, 3], see `_axes`."""
+        return _axes(self.normal)
 
     def within(self, points: Array) -> Array:
         """Which points [P, 3] of the plane are part of it."""
         flat, found = points @ self.axes.T, np.ones(len(points), bool)
         for side in self.border:
             found &= flat @ side[:2] <= -side[2]
+        return found
+
+    def hides(self, eyes: Array, points: Array, relative: float) -> Array:
+        """Which points are seen behind it, from eyes [P, 3], by a part of how far away they are."""
+        below = self.height - points @ self.normal
+        found = below > relative * np.linalg.norm(points - eyes, axis=1)
+        found &= eyes @ self.normal > self.height
+        rows = np.flatnonzero(found)
+        found[rows] = self.within(_crossed(eyes[rows], points[rows], self.normal, self.height))
         return found
 
     def met(self, scene: Scene, i: int) -> Array:
@@ -236,43 +276,114 @@ class Mirror:
         return found
 
 
-def _border(judges: _Judges, normal: Array, height: float) -> Array | None:
-    """Half-planes around where lines of sight to what is mirrored cross a plane."""
+def _borders(
+    judges: _Judges, normal: Array, height: float, rows: Array, wall: Array | None = None
+) -> list[Array]:
+    """Half-planes around where lines of sight to what is mirrored cross a plane.
+
+    Args:
+        judges: the points.
+        normal: of the plane.
+        height: its own.
+        rows: of points by which it is seen.
+        wall: [W, 3], points of the wall that it is part of: of each pane there is a border then,
+            where the wall begins. Else there is one around all of it.
+    """
     from scipy import ndimage
     from scipy.spatial import ConvexHull
 
-    kinds = judges.partners(normal[None], np.array([height]), _CLOSE)[0][0]
-    rows = np.flatnonzero(kinds != APART)
-    kinds, eyes = kinds[rows], judges.centres[judges.photos[rows]]
-    above, below = eyes @ normal - height, height - judges.points[rows] @ normal
-    axes = np.linalg.svd(normal[None])[2][1:]
-    share = (above / (above + below))[:, None]
-    flat: Array = (eyes + share * (judges.points[rows] - eyes)) @ axes.T
-    low, high = np.percentile(flat[kinds == THERE], (1, 99), axis=0)
+    kinds = judges.partners(normal[None], np.array([height]), _CLOSE, rows)[0][0]
+    rows, kinds = rows[kinds != APART], kinds[kinds != APART]
+    flat = judges.crossings(normal, height, rows)
+    solid = np.zeros((0, 2)) if wall is None else wall @ _axes(normal).T
+    low, high = np.percentile(flat[kinds == THERE] if wall is None else solid, (1, 99), axis=0)
     wide: Array = high - low
-    low, step = low - wide / 2, max(2 * float(wide.max()) / _CELLS, 1e-12)
-    cell: Array = np.floor((flat - low) / step).astype(np.int64)
-    good = np.all((cell >= 0) & (cell < _CELLS), axis=1)
-    place: Array = cell[good] @ np.array([_CELLS, 1])
-    again, hidden, empty = (
-        np.bincount(place[kinds[good] == kind], minlength=_CELLS**2).reshape(_CELLS, _CELLS)
-        for kind in (THERE, HIDDEN, EMPTY)
-    )
+    if wall is None:
+        low, wide = low - wide / 2, 2 * wide
+    step = max(float(wide.max()) / _CELLS, 1e-12)
+
+    def counted(places: Array) -> Array:
+        cell = np.floor((places - low) / step).astype(np.int64)
+        cell = cell[((cell >= 0) & (cell * step < wide)).all(1)]
+        return np.bincount(cell @ [_CELLS, 1], minlength=_CELLS**2)[: _CELLS**2].reshape(-1, _CELLS)
+
+    again, hidden, empty = (counted(flat[kinds == kind]) for kind in (THERE, HIDDEN, EMPTY))
     seen = (again + hidden > 0) & (again + hidden > 2 * empty)
-    labelled: Any = ndimage.label(ndimage.binary_dilation(seen, iterations=2))
+    area = ndimage.binary_dilation(seen, iterations=2)
+    if wall is not None:
+        inside = np.moveaxis(np.indices(area.shape), 0, -1) * step < wide
+        area = inside.all(-1) & (counted(solid) == 0) & (seen | (empty == 0))
+    labelled: Any = ndimage.label(area)
     parts = labelled[0]
     most = np.bincount(parts.ravel(), again.ravel())
-    kept: Array = np.argwhere(seen & (parts > 0) & (most[parts] >= _PART * again.sum()))
-    if not len(kept):
-        return None
-    corners = np.concatenate([kept + np.array(d) for d in ((-1, -1), (-1, 2), (2, -1), (2, 2))])
-    return ConvexHull(low + step * corners).equations
+    kept = (parts > 0) & (most[parts] >= _PART * again.sum())
+    found: list[Array] = []
+    for part in [seen] if wall is None else [parts == k for k in np.unique(parts[kept])]:
+        cells = np.argwhere(kept & part)
+        if len(cells):
+            corners = [cells + np.array(d) for d in ((-1, -1), (-1, 2), (2, -1), (2, 2))]
+            found.append(ConvexHull(low + step * np.concatenate(corners)).equations)
+    return found
+
+
+def _peaks(counts: Array, least: float) -> Array:
+    """Bins where most is, with those beside; the largest first. They are on a circle."""
+    broad = 1.01 * counts + np.roll(counts, 1) + np.roll(counts, -1)
+    highest = np.max([np.roll(broad, k) for k in range(-2, 3)], axis=0)
+    found = np.flatnonzero((broad == highest) & (broad >= least))
+    return found[np.argsort(-broad[found], kind="stable")][:_WALLS]
+
+
+def _panes(judges: _Judges, up: Array) -> list[Mirror]:
+    """The parts of upright walls that mirror what is before them.
+
+    What is behind a wall, and seen through it, may be in a room. If it is mirrored, it is there
+    again before the wall, but for what photos do not show as something else is in front of it:
+    mirrors show the sides of things that cameras do not. Of symmetric buildings all is there again,
+    too, but there is no wall between their halves.
+    """
+    least, found = _WALL * len(judges.points), list[Mirror]()
+    level = judges.normals[np.abs(judges.normals @ up) < _LEAN]
+    flat = level @ _axes(up).T
+    angle = np.arctan2(flat[:, 1], flat[:, 0]) * _BINS / (2 * np.pi)
+    turn = angle.round().astype(np.int64) % _BINS
+    eyes = judges.centres[judges.photos]
+    for k in _peaks(np.bincount(turn, minlength=_BINS), least):
+        normal = np.median(level[np.isin(turn, [(k - 1) % _BINS, k, (k + 1) % _BINS])], 0)
+        normal /= np.linalg.norm(normal)
+        cosines, heights = judges.normals @ normal, judges.points @ normal
+        facing = np.flatnonzero(cosines > _FACING)
+        steps = (heights[facing] - heights[facing].min()) / (_STEP * judges.far)
+        place = steps.astype(np.int64)
+        for j in _peaks(np.append(np.bincount(place), [0, 0, 0, 0]), least):
+            wall = facing[np.abs(place - j) <= 1]
+            front = float(np.median(heights[wall]))
+            low, high = np.percentile(judges.points[wall] @ _axes(normal).T, (2, 98), axis=0)
+            rows = np.flatnonzero((heights < front) & (eyes @ normal > front))
+            where = judges.crossings(normal, front, rows)
+            rows = rows[((where > low) & (where < high)).all(1)]
+            trials = front + _PANES * judges.far
+            telling = rows[np.abs(cosines[rows]) > _ACROSS]
+            kinds = judges.partners(np.tile(normal, (len(trials), 1)), trials, rows=telling)[0]
+            there, empty, hidden = ((kinds == kind).sum(1) for kind in (THERE, EMPTY, HIDDEN))
+            behind = there + empty + hidden
+            good = (there >= _SURER * (there + empty)) & (there >= _AGAIN * behind)
+            good &= (there >= _SEEN) & (behind <= len(wall))
+            good &= [all(abs(h - m.height) > _THICK * judges.far for m in found) for h in trials]
+            if not good.any():
+                continue
+            best = np.where(good, there - empty, 0)
+            height = float(trials[best >= 0.95 * best.max()].mean())
+            solid = judges.points[np.abs(heights - height) < _THICK * judges.far]
+            borders = _borders(judges, normal, height, rows, solid)
+            found += [Mirror(normal, height, None, border) for border in borders]
+    return found
 
 
 def find_mirrors(
     scene: Scene, depths: Depths, points: Array, normals: Array, photos: Array, up: Array
 ) -> tuple[Mirror, ...]:
-    """The level planes that mirror what is above them.
+    """Still water, and panes in walls.
 
     Args:
         scene: the photos.
@@ -284,11 +395,16 @@ def find_mirrors(
     """
     if len(points) < _FEWEST:
         return ()
-    judges = _Judges(scene, depths, points, normals, photos, _JUDGES)
+    few, many = (_Judges(scene, depths, points, normals, photos, n) for n in (_JUDGES, _AROUND))
+    return (*_water(few, many, up), *_panes(many, up))
+
+
+def _water(judges: _Judges, many: _Judges, up: Array) -> list[Mirror]:
+    """The level plane that mirrors what is above it, if there is one, by some points and more."""
     heights, found, shown = judges.candidates(up)
     if not len(heights):
-        return ()
-    fine = scene.smaller(_SIDES[1])
+        return []
+    fine = judges.scene.smaller(_SIDES[1])
     patterns = [_Patterns(fine.smaller(_SIDES[0])), _Patterns(fine)]
     # What stands in water may as well go on below it, as far as places tell.
     score = np.zeros(len(heights))
@@ -307,7 +423,7 @@ def find_mirrors(
         if sure and alike >= max(_ALIKE, best[0] if best else 0) and normal @ up > _LEVEL:
             best = alike, normal, height
     if best is None:
-        return ()
+        return []
     alike, normal, height = best
-    border = _border(_Judges(scene, depths, points, normals, photos, _AROUND), normal, height)
-    return () if border is None else (Mirror(normal, height, alike, border),)
+    borders = _borders(many, normal, height, np.arange(len(many.points)))
+    return [Mirror(normal, height, alike, border) for border in borders]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 
 import numpy as np
@@ -432,6 +433,47 @@ def test_exif_is_read(tmp_path):
     for name in "ab":
         with Image.open(tmp_path / f"{name}.jpg") as image:
             assert read_fix(image) is None
+
+
+@needs_pycolmap
+def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
+    """Two of ten photos are torn away from the others, and have points of their own."""
+    import pycolmap
+
+    from gendr.photos.capture.structure import guided, support
+
+    scene, noise = pycolmap.SyntheticDatasetOptions(), pycolmap.SyntheticNoiseOptions()
+    scene.num_rigs, scene.num_cameras_per_rig, scene.num_frames_per_rig = 1, 1, 10
+    scene.num_points3D, scene.num_points2D_without_point3D = 150, 0
+    noise.point2D_stddev = 0.5
+    pycolmap.set_random_seed(0)
+    file = tmp_path / "features.db"
+    with closing(pycolmap.Database.open(file)) as database:
+        truth = pycolmap.synthesize_dataset(scene, database)
+        pycolmap.synthesize_noise(noise, truth, database)
+    names = {image.name: image for image in truth.images.values()}
+    eyes = {name: image.projection_center() for name, image in names.items()}
+    dice, torn = np.random.default_rng(0), pycolmap.Reconstruction(truth)
+    for image in list(torn.images.values())[:2]:
+        pose = image.cam_from_world()
+        away = pose.translation - pose.rotation.matrix() @ np.array([0.4, 0, 0])
+        image.frame.set_cam_from_world(1, pycolmap.Rigid3d(pose.rotation, away))
+    (tmp_path / "images").mkdir()
+    torn = pycolmap.triangulate_points(torn, file, tmp_path / "images", tmp_path)
+    # All pairs agree with the truth, and all but those of one torn photo and another with the rest.
+    sure, before = support(truth, file), support(torn, file)
+    assert 0.9 < sure / (45 * 150) < 1
+    assert before / sure == pytest.approx(29 / 45, abs=0.06)
+    places = {name: 7 * eye + dice.normal(0, 0.07, 3) for name, eye in eyes.items()}
+    found = guided(torn, places, file, tmp_path)
+    assert support(found, file) > 1.01 * before
+    for image in names.values():
+        moved = found.images[image.image_id].projection_center() / 7
+        np.testing.assert_allclose(moved, eyes[image.name], atol=0.03)
+    wrong = dict(zip(places, reversed(places.values()), strict=True))
+    for few in ({}, dict(list(places.items())[:5]), wrong):
+        assert guided(torn, few, file, tmp_path) is torn
+    assert guided(truth, places, file, tmp_path) is truth  # there is nothing better
 
 
 def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):

@@ -266,8 +266,10 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert "moved" in apart
     assert scene.names[0] not in bare + apart
     assert found.facts["mirrors"] == []
-    (water,) = command.warnings_of([], {**found.facts, "mirrored": 0.2})
-    assert "still water: 20.0% of all pixels" in water
+    mirrors = [{"kind": kind, "share": 0.1} for kind in ("pane", "water", "pane")]
+    water, panes = command.warnings_of([], {**found.facts, "mirrors": mirrors})
+    assert "still water: 10.0% of all pixels" in water
+    assert "20.0% of all pixels show 2 of them" in panes
 
 
 def test_no_overlap_is_said(tmp_path):
@@ -624,7 +626,7 @@ def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
     behind = (y > 1.05 * rooms.FLOOR).mean()
     assert behind < 0.01 if still else behind > 0.1
     assert len(cloud.mirrors) == still
-    assert (cloud.mirrored > 0.1).all() == still
+    assert (cloud.mirrored.sum(1) > 0.1).all() == still
     if still:
         (water,) = cloud.mirrors
         np.testing.assert_allclose(water.normal, [0, -1, 0], atol=0.01)
@@ -634,6 +636,49 @@ def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
         np.testing.assert_allclose(y[on], rooms.FLOOR, atol=0.02)
         assert on.mean() > 0.1
         assert not fused(scene, files, fusion.FusionSettings(mirrors=False)).mirrors
+
+
+@pytest.mark.parametrize("wall", ["pane", "a room behind", "no wall"])
+def test_what_panes_mirror_is_no_room_behind(room, tmp_path, monkeypatch, wall):
+    """Boards seem to stand behind a part of the wall: mirrored, or there is none before it.
+
+    Or there is no wall, and boards are behind each other.
+    """
+    monkeypatch.setattr(fusion, "_SPARSE", 1)  # photos are small
+    pane = wall == "pane"
+    R, t, K = rooms.cameras()
+    files = []
+    for i in range(5):
+        eye = -R[i].T @ t[i]
+        places, far = rooms.seen(R[i], t[i], K)
+        depths, glass = far.copy(), np.isclose(places[..., 2], rooms.WALL)
+        if wall != "no wall":
+            glass &= (abs(places[..., 0]) < 1.3) & (abs(places[..., 1] - 0.2) < 0.6)
+        depths[glass] = np.inf
+        for z in (rooms.WALL + 1.2, rooms.WALL - 1.2)[: 1 if wall == "a room behind" else 2]:
+            longer = (z - eye[2]) / (places[..., 2] - eye[2])
+            x, y, _ = np.moveaxis(eye + (places - eye) * longer[..., None], -1, 0)
+            hit = (abs(abs(x) - 0.9) < 0.3) & (abs(y - 0.3) < 0.3) & (glass | (z < rooms.WALL))
+            depths[hit] = (far * longer)[hit]
+        inverse = 1 / depths
+        planes = np.stack([inverse, *np.gradient(inverse)[::-1]], -1).astype(np.float32)
+        files.append(tmp_path / f"{i}.npz")
+        DepthMap(planes, np.zeros(inverse.shape, np.float32), 0).save(files[-1])
+    scene = room[2]
+    cloud = fused(scene, files)
+    z = cloud.points[:, 2] + scene.origin[2]
+    behind = (z > 1.05 * rooms.WALL).mean()
+    assert behind < 0.001 if pane else behind > 0.02
+    assert len(cloud.mirrors) == pane
+    if pane:
+        (found,) = cloud.mirrors
+        assert found.alike is None
+        np.testing.assert_allclose(found.normal, [0, 0, -1], atol=0.01)
+        assert found.height == pytest.approx(scene.origin[2] - rooms.WALL, abs=0.02)
+        x, y = (cloud.points[:, k] + scene.origin[k] for k in (0, 1))
+        middle = (abs(x) < 0.4) & (abs(y - 0.2) < 0.5)  # where photos show nothing behind it
+        assert middle.sum() > 300
+        np.testing.assert_allclose(z[middle], rooms.WALL, atol=0.02)
 
 
 def test_scores_forgive_exposures_and_veils(room):
