@@ -110,7 +110,9 @@ def as_images(x: Tensor, channels: int | None = None) -> tuple[Tensor, bool]:
     """
     check_tensor("x", x, meta=True)
     name = "C" if channels is None else str(channels)
-    if x.ndim not in (3, 4) or 0 in x.shape[-3:] or channels not in (None, x.shape[-3]):
+    is_image = x.ndim in (3, 4) and 0 not in x.shape[-3:]
+    # Not `in`, for graphs may have a symbol for the size.
+    if not is_image or (channels is not None and channels != x.shape[-3]):
         raise ValueError(
             f"x must have shape [B, {name}, H, W] or [{name}, H, W] with one pixel at least, got "
             f"{shape_text(x.shape)}"

@@ -32,9 +32,8 @@ def sample_points(
     """
     device = corners.device
     where = generator.device if generator is not None else device
-    random = torch.rand(
-        len(counts), count, 3, dtype=torch.float64, device=where, generator=generator
-    ).to(device)
+    random = torch.empty(len(counts), count, 3, dtype=torch.float64, device=where)
+    random = random.uniform_(generator=generator).to(device)
     picked: list[Tensor] = []
     # On the CPU: a GPU adds up in blocks, whose order differs from run to run.
     parts = areas.detach().double().cpu().split(list(counts))

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_finite, check_tensor, shape_text
 from gendr._common.names import renamed
-from gendr._common.tracing import is_traced, refuse_transforms
+from gendr._common.tracing import breaking_graphs, is_traced, refuse_transforms
 from gendr._common.words import translated, worded
 from gendr.relaxed import choices
 from gendr.relaxed.estimators import Report
@@ -190,8 +190,9 @@ class Program:
 
     # -- the relaxed run
 
+    @breaking_graphs
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the relaxed function.
+        """Run the relaxed function; `torch.compile` breaks its graph here, see `compiled`.
 
         Args:
             args: tensors [*batch, ...], whose leading dimensions are the batch, nested lists of

@@ -22,6 +22,8 @@ from gendr.rendering.shading import (
 
 PAIRS_AT_ONCE = 1_000_000  # fragments shaded together: about 0.5 GB of temporaries in float32
 
+_IN_GRAPHS = ("alpha", "_blending", "_photo")
+
 T = TypeVar("T")
 
 
@@ -33,7 +35,10 @@ class image(lazy[T]):
     """
 
     def found(self, instance: Output) -> T:
-        """The part, in full precision."""
+        """The part, in full precision; `torch.compile` traces what `alpha` takes."""
+        if torch.compiler.is_compiling() and self.function.__name__ not in _IN_GRAPHS:
+            # Or it would trace what is called behind a break, and its NumPy, call by call.
+            return torch.compiler.disable(image.found)(self, instance)  # pyright: ignore[reportCallIssue]
         device = instance.device.type
         graded, mixed = torch.is_grad_enabled(), torch.is_autocast_enabled(device)
         if not mixed and (instance.allows_graph or not graded):

@@ -5,14 +5,16 @@ A transform gives what autograd and a loop over the items give, or our error, ne
 
 import re
 
+import numpy
 import pytest
 import torch
 from torch.func import grad, vmap
 
 import gendr
-from gendr.relaxed import estimators, shortest_path
+from gendr.relaxed import estimators, programs, shortest_path
 from gendr.sorting import names, permutation, soft_rank, soft_sort
 from gendr.topk import soft_topk_mask
+from support.cases import for_each
 from support.operators import entries
 
 SQUARE = gendr.Mesh(torch.tensor([[-1.0, -1, 0], [1, -1, 0], [0, 1, 0]]), torch.tensor([[0, 1, 2]]))
@@ -104,6 +106,40 @@ def test_transforms_give_what_autograd_and_loops_give_or_our_error(drawn):
         for transform in found.keys() - refused:
             for got, right in zip(found[transform], want[transform], strict=True):
                 assert torch.allclose(got.to(right), right, rtol=1e-5, atol=1e-6), (name, transform)
+
+
+def images(shift):
+    image = RENDERER(SQUARE.with_vertices(SQUARE.vertices + shift), gendr.look_at(3.0, 0.0, 0.0))
+    return image.rgb.sum(1) + image.normals.sum(1) + torch.where(image.mask, image.depth, 0.0)
+
+
+def one_hot_of_largest(x):
+    return numpy.eye(x.shape[-1])[x.argmax(-1)]
+
+
+GRAPHS = {
+    "images": (images, torch.rand(3, 3)),
+    "program": (lambda x: programs.bubble_sort(x, scale=0.3)[0], torch.randn(3, 4)),
+    "estimator": (
+        estimators.estimated(one_hot_of_largest, "smoothing", event_dims=1), torch.randn(3, 4)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
+@for_each(name=GRAPHS, rotating=3)
+def test_graphs_with_free_sizes_break_where_they_must(name):
+    """Which ended in errors of Numba, of attributes and of the compiler."""
+    call, x = GRAPHS[name]
+    torch.compiler.reset()
+    found = []
+    for run in (call, torch.compile(call, backend="eager", dynamic=True)):
+        torch.manual_seed(0)
+        own = x.clone().requires_grad_()
+        y = run(own)
+        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 def test_autocast_leaves_results_as_they_are():

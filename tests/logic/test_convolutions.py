@@ -165,7 +165,7 @@ def test_compiled_models():
 
     first, second = model(0), model(1)
     x = torch.rand(3, 2, 4, 4)
-    run = torch.compile(first, backend="eager", fullgraph=True)
+    run = torch.compile(first, backend="eager", fullgraph=True, dynamic=True)
     torch.testing.assert_close(run(x), first(x))
     first.load_state_dict(second.state_dict())
     torch.testing.assert_close(run(x), second(x))

@@ -1,5 +1,7 @@
 """What users of PyTorch expect of every sort, selection and loss, whatever it computes."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -167,6 +169,20 @@ def test_graphs_with_a_dynamic_batch(which):
         x, weights = torch.randn(batch, 2, requires_grad=True), torch.randn(batch, 2)
         got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.every
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+def test_inductor_with_free_sizes():
+    """Of a quotient of two columns of a product, its gradient is another one (torch 2.13)."""
+    torch._dynamo.reset()
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    module, weights = SoftRank("softsort"), torch.randn(3, 5, dtype=torch.float64)
+    graph = torch.compile(module, dynamic=True)
+    got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
+    torch.testing.assert_close(got, want)
 
 
 @pytest.mark.graphs
