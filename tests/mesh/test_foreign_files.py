@@ -361,7 +361,7 @@ def test_textures_of_a_ply(tmp_path, form, names):
     quarters(tmp_path, "q.png")
     Image.new("RGB", (2, 2), (255, 0, 0)).save(tmp_path / "my red.png")
     lists = [[0, 1, 2, 3], [0, 1, 2], [0, 2, 3]]
-    comments = ["TextureFile my red.png", "TextureFile q.png"]
+    comments = ["TextureFile my red.png", 'TextureFile "q.png"']
     wedges = [[0.1, 0.1, 0.4, 0.1, 0.4, 0.4, 0.1, 0.4], [0.6, 0.6, 0.9, 0.6, 0.9, 0.9], []]
     faces = [("int", "vertex_indices", lists), ("float", "texcoord", wedges),
              ("int", "texnumber", [1, 0, 1])]  # fmt: skip
