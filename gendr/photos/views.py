@@ -314,8 +314,9 @@ def load_points(
     named = None
     if used.is_file() and (cameras is not None or not others):
         named = points_of(used)
-    if cameras is None and model is None and file is not None:
-        named = named_points(file, folder)
+    source = used if cameras is not None else file if model is None else None
+    if named is None and source is not None and source.suffix == ".json" and source.is_file():
+        named = named_points(source, source.parent)
     if named is not None:
         found = read_point_file(named)
     else:

@@ -254,7 +254,7 @@ GREYS = "".join(f"v {x} {y} 0 .5 .5 .5\n" for x, y in ((0, 0), (1, 0), (1, 1), (
     ],
 )
 def test_of_two_looks_beside_each_other_one_is_kept(tmp_path, name, kept, word):
-    """As Metashape and MeshLab write them: the same picture twice, whose product is too dark."""
+    """As MeshLab and Open3D write them: the same picture twice, whose product is too dark."""
     quarters(tmp_path, "t.png")
     map_kd = "map_Kd t.png" if name == "image.obj" else "Kd 0 1 0"
     (tmp_path / "m.mtl").write_text(f"newmtl a\n{map_kd}\n")
@@ -361,7 +361,7 @@ def test_textures_of_a_ply(tmp_path, form, names):
     quarters(tmp_path, "q.png")
     Image.new("RGB", (2, 2), (255, 0, 0)).save(tmp_path / "my red.png")
     lists = [[0, 1, 2, 3], [0, 1, 2], [0, 2, 3]]
-    comments = ["TextureFile my red.png", "TextureFile q.png"]
+    comments = ["TextureFile my red.png", 'TextureFile "q.png"']
     wedges = [[0.1, 0.1, 0.4, 0.1, 0.4, 0.4, 0.1, 0.4], [0.6, 0.6, 0.9, 0.6, 0.9, 0.9], []]
     faces = [("int", "vertex_indices", lists), ("float", "texcoord", wedges),
              ("int", "texnumber", [1, 0, 1])]  # fmt: skip

@@ -466,6 +466,11 @@ def test_what_is_compressed_or_cut_is_refused_by_name(tmp_path):
         more = {"byteStride": 4, "mode": "ATTRIBUTES", "count": 4}
         view["extensions"] = {"EXT_meshopt_compression": view | more}
     assert "EXT_meshopt_compression" in refused(path, squeezed.bytes())
+    for view in squeezed.tree["bufferViews"]:
+        packed = view.pop("extensions")["EXT_meshopt_compression"] | {"filter": "COLOR"}
+        view["extensions"] = {"KHR_meshopt_compression": packed}
+    said = refused(path, squeezed.bytes())
+    assert "filter 'COLOR' is not read; npx gltfpack -noq -i IN -o OUT makes" in said
     again = Gltf()
     again.show(again.primitive(corners=np.array([0, 1, 2, 65535, 2, 3], "u2"), mode=5))
     assert "its indices hold 65535, a restart" in refused(path, again.bytes())

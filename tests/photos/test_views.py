@@ -129,6 +129,10 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     for frames[-1]["time"], crop, said in ((1.0, 0, "several times"), (None, 2, "crop_radius is")):
         with pytest.warns(UserWarning, match=said):
             load_views(write(tmp_path, frames, fl_y=12, fisheye_crop_radius=crop))
+    (tmp_path / "dynamic_mask_b.png").touch()
+    with pytest.warns(UserWarning, match=r"of what moves, are not used: .*dynamic_mask_b\.png"):
+        load_views(write(tmp_path, frames, fl_y=12))
+    (tmp_path / "dynamic_mask_b.png").unlink()
     # An angle of the frame comes before a focal length of all.
     frames = [{"file_path": "a.png", "transform_matrix": IDENTITY, "camera_angle_x": math.pi / 2}]
     k = load_views(write(tmp_path, frames, fl_x=9, fl_y=12)).camera.intrinsics((6, 8))

@@ -52,7 +52,7 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
             soup.face_colors = np.concatenate((colors, np.ones((len(strip), 3))))[of]
         if (wedges := faces.take_lists("texcoord")) is not None:
             soup.uvs, soup.face_uvs = _wedges(*wedges, sizes, found, of, notes)
-        names = [match[1].strip() for text in comments if (match := _TEXTURE.fullmatch(text))]
+        names = [match[1].strip(' \t"') for text in comments if (match := _TEXTURE.fullmatch(text))]
         if names:
             images: dict[Path, Array | None] = {}
             soup.materials = [

@@ -146,9 +146,9 @@ def note_bare(soup: Soup, notes: list[str]) -> None:
 def note_double(soup: Soup, notes: list[str]) -> None:
     """Of looks beside each other keep one: the image, else colours of vertices.
 
-    Scanners and MeshLab write what they see twice, in an image and in colours of vertices, or of
-    vertices and of faces or materials, and no program shows the product, which is too dark. In
-    glTF it is meant: there COLOR_0 is a factor.
+    MeshLab, Open3D and scanners write what they see twice, in an image and in colours of vertices,
+    or of vertices and of faces or materials; the product is too dark. In glTF it is meant: there
+    COLOR_0 is a factor.
     """
     if soup.vertex_colors is None or (soup.vertex_colors == 1).all():
         return

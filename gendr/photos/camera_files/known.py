@@ -241,8 +241,9 @@ _KNOWN = (
            "the body: write those of the cameras into transforms.json"),
     _Known("RealEstate10K or ACID", ("*.txt",), advice="its focal lengths are parts of the photo: "
            "write transforms.json", says=b"youtube.com/watch"),
-    _Known("ScanNet++", ("nerfstudio/transforms*.json", "dslr/nerfstudio/transforms*.json",
-                         "colmap/images.txt", "dslr/colmap/images.txt"),
+    _Known("ScanNet++ or others",
+           ("nerfstudio/transforms*.json", "dslr/nerfstudio/transforms*.json",
+            "colmap/images.txt", "colmap/images.bin", "dslr/colmap/images.txt"),
            advice="give the folder of its photos, and this file as --cameras"),
     _Known("ScanNet++", ("pose_intrinsic_imu.json", "iphone/pose_intrinsic_imu.json"),
            advice="take iphone/colmap", says=b"aligned_pose"),

@@ -261,6 +261,9 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         warn_caller(f"{file} has photos of several times: what moves is taken to stand still")
     if cameras.meta.get("fisheye_crop_radius"):
         warn_caller(f"{file}: fisheye_crop_radius is not used; give masks for what is to count")
+    hidden = (f.image.with_name(f"dynamic_mask_{f.image.stem}.png") for f in frames)
+    if (found := next((mask for mask in hidden if mask.is_file()), None)) is not None:
+        warn_caller(f"masks of instant-ngp, of what moves, are not used: {found}, ...")
     if unclear and cameras.masks is None:
         warn_caller(
             f"EXIF data turn {_some(unclear)} in a way that no size shows: masks are taken for "

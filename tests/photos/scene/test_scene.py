@@ -337,8 +337,9 @@ def test_points_that_a_transforms_file_names(tmp_path):
     for colors, values, want in ((rgb, " 255 51 0", [1, 0.2, 0]), ("", "", [0.5] * 3)):
         text = f"ply\nformat ascii 1.0\nelement vertex 1\n{rows}{colors}end_header\n1 2 3{values}\n"
         (tmp_path / "sparse_pc.ply").write_text(text)
-        points, found = gendr.photos.load_points(tmp_path, dtype=torch.float64)
-        assert (points.tolist(), found.tolist()) == ([[1, 2, 3]], [want])
+        for cameras in (None, tmp_path / "transforms.json"):
+            given = gendr.photos.load_points(tmp_path, cameras=cameras, dtype=torch.float64)
+            assert [each.tolist() for each in given] == [[[1, 2, 3]], [want]]
     (tmp_path / "sparse_pc.ply").write_text(text.replace("1 2 3", "1 nan 3"))
     with pytest.raises(ValueError, match=r"sparse_pc\.ply is damaged: a position is not finite"):
         gendr.photos.load_points(tmp_path)

@@ -222,13 +222,13 @@ class Document:
         filters = {"NONE": "", "OCTAHEDRAL": "oct", "QUATERNION": "quat", "EXPONENTIAL": "exp"}
         if mode not in names or form not in filters:
             raise GltfError(
-                f"{name} of mode {mode!r:.20}, filter {form!r:.20} is not read; {UNPACK}"
+                f"{name} of mode {mode!r:.20}, filter {form!r:.20} is not read; {_REPACK}"
             )
         try:
             import meshoptimizer  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise GltfError(
-                f"{name} needs meshoptimizer: pip install meshoptimizer; or {UNPACK}"
+                f"{name} needs meshoptimizer: pip install meshoptimizer; or {_REPACK}"
             ) from None
         self.budget.spend(rows * width)
         try:
@@ -247,6 +247,8 @@ class Document:
 
 
 _UPGRADE = "2.0 is read: npx gltf-pipeline -i IN -o OUT, or a new export, makes it"
+# glTF Transform 4.5 does not read KHR_meshopt_compression.
+_REPACK = "npx gltfpack -noq -i IN -o OUT makes a file without it"
 UNPACK = "npx @gltf-transform/cli copy IN OUT makes a file without it"
 
 
