@@ -1033,7 +1033,6 @@ BAD_INPUT = [
     ("fit box.ply --keep-doubtful", "--keep-doubtful is for photos, and box.ply is a mesh"),
     ("fit box.ply --texture-size 64", "--texture-size is for photos, and box.ply is a mesh"),
     ("fit box.ply --no-remesh --edge 1", "--edge is of remeshed faces, and --no-remesh keeps"),
-    ("fit box.ply --init hull --subdivisions 2", "--subdivisions is for the sphere"),
     ("fit opaque --background blurple", "the name of a colour or #rrggbb, got 'blurple'"),
     ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
     ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),

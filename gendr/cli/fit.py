@@ -224,10 +224,6 @@ def _refuse_for_object(args: Fit) -> None:
             )
     if args.settings.edge is not None and args.settings.remesh is False:
         raise ValueError("--edge is of remeshed faces, and --no-remesh keeps faces; leave one out")
-    if args.subdivisions is not None and args.init not in (None, "sphere"):
-        raise ValueError(
-            f"--subdivisions is for the sphere, and --init is {args.init}; leave one out"
-        )
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:

@@ -132,7 +132,8 @@ def index(target: Any, *places: Any, name: str | None = None) -> Value:
         target: an array, or a list of numbers or categorical values; or a tensor [..., n1, n2, ..],
             whose last dimensions are the indexed ones; anything else is indexed as in Python.
         places: integers and slices; tensors [*batch]: real-valued places, or integers that differ
-            over the batch; categorical values.
+            over the batch; categorical values. Real-valued places do not
+            count from the end: beyond an end they are nearest to the cell there.
         name: of the decision.
 
     Returns:

@@ -207,6 +207,8 @@ def _check_node(source: Source, node: ast.AST) -> None:
                 )
     if isinstance(node, ast.While):
         _check_exit(source, node)
+    if isinstance(node, ast.For):
+        _check_cells(source, node)
     if isinstance(node, ast.FunctionDef) and node is not source.tree and node.decorator_list:
         raise source.refuse(node, "a decorated function inside a program cannot be relaxed")
 
@@ -251,6 +253,39 @@ def _check_exit(source: Source, node: ast.While) -> None:
         raise source.refuse(
             test, f"the loop has no exit: nothing in it changes the condition `{what}`"
         )
+
+
+def _check_cells(source: Source, node: ast.For) -> None:
+    """Arrays are values: a loop goes through what was there before it, and Python through cells."""
+    through = [node.iter]
+    for part in through:
+        if isinstance(part, ast.Call) and _called(part) in ("enumerate", "zip", "reversed"):
+            through += part.args
+    bases = [places_of(x)[0] if isinstance(x, ast.Subscript) else x for x in through]
+    names = {x.id for x in bases if isinstance(x, ast.Name)}
+    # What a counter from 0 points at was read already.
+    first = isinstance(node.iter, ast.Call) and _called(node.iter) == "enumerate"
+    first = first and len(cast(ast.Call, node.iter).args) == 1
+    first = first and not any(_called(part) == "reversed" for part in through)
+    counter = flat_targets(node.target)[0] if first else None
+    for inner in own_nodes(node):
+        for target in inner.targets if isinstance(inner, ast.Assign) else ():
+            for cell in flat_targets(target):
+                if not isinstance(cell, ast.Subscript):
+                    continue
+                base, places = places_of(cell)
+                if not isinstance(base, ast.Name) or base.id not in names:
+                    continue
+                if counter is None or ast.dump(places[0]) != ast.dump(_read(counter)):
+                    raise source.refuse(
+                        cell,
+                        f"{base.id} is written to while the loop goes through it; loop over "
+                        f"range(len({base.id})), or over {base.id}.copy()",
+                    )
+
+
+def _read(target: ast.expr) -> ast.expr:
+    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
 
 
 def _check_writes(source: Source, function: ast.FunctionDef, outer: set[str]) -> None:

@@ -171,6 +171,13 @@ def changes_what_a_function_reads_behind_a_return(x):
     return moved(x)
 
 
+def writes_ahead(x):
+    for k, value in enumerate(x):
+        if value > 0:
+            x[2 - k] = 0.0  # refused: x is written to while the loop goes through it
+    return x
+
+
 def writes_into_a_result(x):
     zeros(3)[0] = x  # refused: only cells of a variable can be written
     return x

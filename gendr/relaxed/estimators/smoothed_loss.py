@@ -55,8 +55,8 @@ class SmoothedLoss(nn.Module):
         samples: of the noise, >= 2, for each input. From each value the mean of the others is
             subtracted.
         scale: of the noise, in units of the input.
-        dist: its distribution; it must have a density without jumps, and for a Hessian without
-            kinks.
+        dist: its distribution; it must have a density without jumps or infinite slopes, and for a
+            Hessian without kinks.
         reduction: "mean" or "sum" over the batch, or "none".
         batched: the function takes stacks [S, *event], and as many entries, and returns [S].
         workers: how many threads or processes evaluate it.
