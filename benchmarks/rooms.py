@@ -33,6 +33,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
@@ -715,7 +716,7 @@ def compared(mesh: Mesh, solids: list[Solid], truth: Array, found: Array | None,
     part = Mesh(torch.from_numpy(corners), mesh.faces[torch.from_numpy(inside)])
     points = part.sample_points(POINTS, torch.Generator().manual_seed(0))[0].double().numpy()
     diagonal = float(np.linalg.norm(np.ptp(truth, axis=0)))
-    own = np.min([solid.distances(points) for solid in solids], axis=0)
+    own = reduce(np.minimum, (solid.distances(points) for solid in solids))
     there = KDTree(points).query(truth)[0]
     row: dict[str, Any] = {
         "diagonal": diagonal,
