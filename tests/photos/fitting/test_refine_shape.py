@@ -554,7 +554,7 @@ def test_shading_comes_first_if_light_moves(ball, monkeypatch):
 
     def told(mesh, *given, still, **more):
         wanted.append(still)
-        return mesh.scaled(1.02), 0.0
+        return mesh.scaled(1.02), 0.0, 0.0
 
     monkeypatch.setattr(refining, "fit_shading", told)
     result = refine_shape(mesh, 0.6 * alpha[:, None].expand_as(rgb), camera, alpha, steps=1)
@@ -572,20 +572,20 @@ def test_shading_comes_after_stereo_if_light_stands_still(ball, monkeypatch):
 
     def told(mesh, *given, still, **more):
         wanted.append(still)
-        return (mesh.scaled(1.002), off[0]) if still else None
+        return (mesh.scaled(1.002), off[0], float(len(wanted))) if still else None
 
     monkeypatch.setattr(refining, "fit_shading", told)
     monkeypatch.setattr(refining._Refinement, "matched", lambda self, mesh, depths: mesh)
     photos = 0.6 * alpha[:, None].expand_as(rgb), camera, alpha
     whole = refine_shape(mesh, *photos, steps=1, callback=kept.append)
     assert whole.improved
-    assert wanted == [False, True]
+    assert wanted == [False, True, True]  # from what stereo has found, and from the hull
     later = refine_shape(mesh, *photos, steps=1, resume=kept[-1].state)
-    assert wanted[2:] == [True]
+    assert wanted[3:] == [True, True]
     assert torch.equal(later.mesh.vertices, whole.mesh.vertices)
     off[0] = 1.0
     alone = refine_shape(mesh, *photos, steps=1)
-    assert wanted[3:] == [False, True]
+    assert wanted[5:] == [False, True]
     assert torch.equal(1.002 * alone.mesh.vertices, whole.mesh.vertices)
 
 

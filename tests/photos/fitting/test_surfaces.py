@@ -11,6 +11,7 @@ from torch.testing import assert_close
 import gendr
 from gendr import Renderer, look_at
 from gendr.mesh import Mesh, cube, example, icosphere
+from gendr.mesh.files.srgb import from_linear, to_linear
 from gendr.photos import remesh, visual, visual_hull
 from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting import silhouette_gradient as gradients
@@ -97,6 +98,40 @@ def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
     assert (fit_shading(start, images, camera, masks, still=False) is not None) == moves
     dark = torch.zeros_like(images)
     assert fit_shading(start, dark, camera, 0 * masks) is None
+
+
+@for_each(moves=[True, False])
+def test_lamps_are_found_where_they_are(egg, monkeypatch, moves):
+    """Near enough that one side of the egg is lit twice as much as if they were far."""
+    monkeypatch.setattr(shading, "_WAYS", 60)
+    monkeypatch.setattr(shading, "_SIDE", 100)
+    truth, camera, masks = egg
+    lamps = torch.tensor([[2.0, 1.5, -2.5]] if moves else [[2.0, 1.5, 2.5], [-3.0, 0.5, -2.0]])
+    lit = []
+    for one in camera:
+        ways = (lamps @ one.rotation[0] if moves else lamps) - truth.vertices[:, None]
+        cosine = (ways * truth.vertex_normals[:, None]).sum(2) / ways.norm(dim=2)
+        each = 0.6 * cosine.clamp(min=0) * lamps.norm(dim=1) ** 2 / ways.square().sum(2)
+        lit.append(photographs(truth.with_vertex_colors(
+            torch.from_numpy(from_linear(each.sum(1, keepdim=True).clamp(max=1).numpy())).float()
+            .expand(-1, 3)), one, 96, lighting=None)[0])  # fmt: skip
+    stage = shading._Stage(truth, shading._bright(torch.cat(lit), masks), camera, masks)
+    light = None
+    for _ in range(4):
+        light, _ = stage.lit(truth, light, moved=True)
+    assert light.off < 0.01
+    found = light.along[None] if moves else torch.cat([light.ways, light.near[:, None]], 1)
+    found = found[found[:, :3].norm(dim=1).argsort(descending=True)[: len(lamps)]]
+    places = F.normalize(found[:, :3], dim=1) / found[:, 3:]
+    assert float(torch.cdist(places, lamps).amin(0).max()) < 0.3
+
+
+def test_pixels_that_outlines_cross_are_as_bright_as_those_beside():
+    """Of colours times masks nothing else is known; another backdrop shines through them."""
+    masks = torch.tensor([[[1.0, 1.0, 0.5, 0.0]]]).expand(1, 3, 4)
+    images = (0.8 * masks + 0.3 * masks * (masks == 0.5))[:, None].expand(1, 3, 3, 4)
+    wanted = masks * to_linear(np.array(0.8)).item()
+    assert torch.allclose(shading._bright(images, masks), wanted, atol=1e-6)
 
 
 def test_depths_that_photos_agree_about_say_where_a_surface_is(egg):

@@ -266,7 +266,7 @@ def refine_shape(
     )
     # One colour has no pattern but its shading, which tells the shape.
     one_colour = compared is images and is_plain(images, masks)
-    work += 2 * SHADING * sizes["B"] * one_colour
+    work += 3 * SHADING * sizes["B"] * one_colour
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
@@ -303,7 +303,8 @@ def refine_shape(
     if found is given:
         if smooth is None and reason:
             smooth = refinement.shaded(given, first, still=True) if one_colour else None
-            smooth = smooth or refinement.faired(given, first)
+            if smooth is None and (smooth := refinement.faired(given, first)) is not None:
+                reason += "; it is only smooth between its outlines, and hollows may be missing"
         clock.tell(work)
         reason = reason or "the time was over before photos were matched"
         if smooth is not None:
@@ -317,7 +318,15 @@ def refine_shape(
     last = refinement.measured(found)
     reason = _reason(first, last, refinement.faint)
     if one_colour and not reason:
-        found, last = refinement.shaded(found, last, still=True) or (found, last)
+        # Stereo may be wrong where shading moves little, and outlines where it would have to move
+        # far: the surface that looks more like the photos is taken.
+        least = float("inf")
+        for start in ((found, last), (given, first)):
+            shaded = refinement.shaded(*start, still=True)
+            if shaded is None:
+                break
+            if refinement.unlike < least:
+                (found, last), least = shaded, refinement.unlike
     clock.tell(work)
     both = (first[0], last[0]), (first[1], last[1])
     if reason:
@@ -395,6 +404,7 @@ class _Refinement:
         self.faint = photos.images is not images
         self.plain = self.faint or is_plain(images, photos.masks)
         self.known: float | None = None
+        self.unlike = float("inf")  # how far pictures of what was brought to its shading are off
         self.depths: Depths | None = None
         self.some = photos.some()
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
@@ -500,7 +510,10 @@ class _Refinement:
 
         def work(*given: Any, tell: Callable[[float], None]) -> Mesh | None:
             found = fit_shading(*given, tell=tell, still=still)
-            return None if found is None or found[1] > MOST_OFF else found[0]
+            if found is None or found[1] > MOST_OFF:
+                return None
+            self.unlike = found[2]
+            return found[0]
 
         return self.alone(mesh, first, work)
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss
 from gendr.mesh import Camera, Mesh
+from gendr.mesh.files.srgb import to_linear
 from gendr.optim import uniform_adam_step
 from gendr.photos import remesh, visual
 from gendr.photos.fitting.parametrization import SmoothParametrization
@@ -41,8 +42,6 @@ from gendr.rendering.geometry import raster_positions
 
 __all__ = ["fit_shading"]
 
-# Photos store about this power of what a lens sees.
-_GAMMA = 2.2
 # Photos are made so many times smaller, edges are so many pixels of those long, or longer where
 # there would be more faces, and so many steps are made, of at most so many edges at first and at
 # last; the light is found anew every few of them. In turns photos are looked at.
@@ -55,9 +54,14 @@ _OFF, _FLATNESS = 0.05, 0.02
 # on one is kept; how near, degrees, those are that one lamp explains; the side of shadow maps.
 _WAYS, _LEAST, _NEAR, _SIDE = 100, 0.03, 32.0, 400
 # The part of the brightest from which on a place is lit, where lamps are sought; what nearly all is
-# darker than; photos end at white. Light that moves must explain photos so much better.
-_LIT, _BRIGHTEST, _WHITE, _MOVES = 0.25, 0.95, 0.98, 0.8
+# darker than; photos end at white; the mask of what is whole. Light that moves must explain photos
+# so much better.
+_LIT, _BRIGHTEST, _WHITE, _INSIDE, _MOVES = 0.25, 0.95, 0.95, 0.99, 0.8
 _ROWS, _ROUNDS, _LEAST_OFF = 20_000, 6, 0.02
+# So few lamps are moved, by at most three such steps at once, radians, or parts of the distance at
+# which the object would be as large as far; the nearest, in the same, and those whose shadows are
+# as of the sun.
+_FEW, _STEP, _NEAREST, _PARALLEL = 12, 0.05, 0.5, 0.02
 # How sharply faces turn dark as they turn away from a lamp.
 _SHARP = 40.0
 
@@ -70,11 +74,12 @@ def fit_shading(
     tell: Callable[[float], None] = lambda done: None,
     *,
     still: bool = True,
-) -> tuple[Mesh, float] | None:
+) -> tuple[Mesh, float, float] | None:
     """A surface near that of a mesh that looks like the photos, and how far its shading is off.
 
     None where no photo shows the mesh, or light stands still and that is not wanted. The second is
-    the usual deviation of what is seen, of the brightest there is.
+    the usual deviation of what is seen, of the brightest there is; the third what steps make less:
+    a mean over pictures, with outlines and shadows.
 
     Args:
         mesh: one closed mesh, in the world of the cameras.
@@ -84,11 +89,12 @@ def fit_shading(
         tell: called with the part of the work that is done.
         still: whether to go on if light stands still.
     """
-    grey = (images.clamp(0, 1) ** _GAMMA).mean(1)
+    grey = _bright(images, masks)
     total, done = sum(steps for _, _, steps in _STAGES), 0
     light: _Light | None = None
     lit: tuple[_Light, _Shadows] | None = None
-    for smaller, edge, steps in _STAGES:
+    unlike: list[float] = []
+    for number, (smaller, edge, steps) in enumerate(_STAGES):
         shown, inside = (F.avg_pool2d(part[None], smaller)[0] for part in (grey, masks))
         low, high = mesh.bounding_box()
         depth = camera.world_to_camera(((low + high) / 2).reshape(1, 1, 3))[..., 2].flatten()
@@ -104,11 +110,14 @@ def fit_shading(
         for i in range(steps):
             vertices = shape(u).detach()
             if i % _EVERY == 0:
-                lit = stage.lit(mesh.with_vertices(vertices), light)
+                # Of a surface that is too narrow a lamp would be too near.
+                lit = stage.lit(mesh.with_vertices(vertices), light, moved=number > 0)
                 light = lit[0] if lit is not None else None
             if lit is None or (lit[0].along is None and not still):
                 return None
-            pull = stage.pull(vertices, *lit, list(range(i % _TURNS, len(camera), _TURNS)))
+            rows = list(range(i % _TURNS, len(camera), _TURNS))
+            value, pull = stage.pull(vertices, *lit, rows)
+            unlike.append(value)
             leaf = u.clone().requires_grad_()
             (grad,) = torch.autograd.grad((shape(leaf) * pull).sum(), leaf)
             part = i / steps
@@ -116,7 +125,21 @@ def fit_shading(
             u, *means = uniform_adam_step(u, grad, *means, step=i + 1, lr=step, betas=_BETAS)
             tell((done := done + 1) / total)
         mesh = mesh.with_vertices(shape(u).detach())
-    return (mesh, light.off) if light is not None else None
+    last = unlike[-_TURNS:]
+    return (mesh, light.off, sum(last) / len(last)) if light is not None else None
+
+
+def _bright(images: Tensor, masks: Tensor) -> Tensor:
+    """How bright photos [B, 3, H, W] over black are, as linear light [B, H, W].
+
+    Where outlines cross a pixel it holds the backdrop, too: it is as bright as what is whole beside
+    it, times what is covered of it.
+    """
+    grey = torch.from_numpy(to_linear(images.clamp(0, 1).numpy())).to(images).mean(1)
+    inside = (masks > _INSIDE).to(grey)
+    whole, beside = (F.avg_pool2d(part[:, None], 3, 1, 1)[:, 0] for part in (inside, inside * grey))
+    part = (inside == 0) & (masks > 0) & (whole > 0)
+    return torch.where(part, masks * beside / whole.clamp(min=0.1), grey)
 
 
 class _Stage:
@@ -140,45 +163,52 @@ class _Stage:
         self.planes = 0.8 * near, 1.2 * far
         self.pixels = float(masks.sum()) / _TURNS
 
-    def lit(self, mesh: Mesh, known: _Light | None) -> tuple[_Light, _Shadows] | None:
+    def lit(
+        self, mesh: Mesh, known: _Light | None, *, moved: bool
+    ) -> tuple[_Light, _Shadows] | None:
         """The light of the photos, as a mesh shows it, and the shadows in it.
 
         Args:
             mesh: with vertices near the surface.
             known: whose directions are kept; None if they are to be found.
+            moved: whether lamps that are known may come elsewhere.
         """
         normals = mesh.vertex_normals
 
         def seen(i: int) -> tuple[Tensor, Tensor, Tensor]:
             visible = look(mesh, self.camera[i], self.size, 1)
-            rows, xy, _ = visible.visible_points(mesh.vertices, normals, self.masks[i] > 0.99)
+            rows, xy, _ = visible.visible_points(mesh.vertices, normals, self.masks[i] > _INSIDE)
             return rows, torch.full_like(rows, i), visible.at(self.grey[i][None], xy)[0]
 
         found = mapped(seen, range(len(self.camera)))
         rows, view, grey = (torch.cat(part) for part in zip(*found, strict=True))
-        kept = (grey < _WHITE**_GAMMA).nonzero()[:, 0]
+        kept = (grey < _WHITE).nonzero()[:, 0]
         kept = kept[:: max(1, -(-len(kept) // _ROWS))]
         if not len(kept):
             return None
         samples = _Samples(mesh, normals, self.camera, rows[kept], view[kept], grey[kept])
-        return samples.lit() if known is None else samples.fitted(known.along, known.ways)
+        if known is None:
+            return samples.lit()
+        return samples.fitted(known.along, known.ways, known.near, moved=moved)
 
-    def pull(self, vertices: Tensor, light: _Light, shadows: _Shadows, rows: list[int]) -> Tensor:
-        """The gradient [V, 3] by vertices of how far pictures of some cameras are off."""
+    def pull(
+        self, vertices: Tensor, light: _Light, shadows: _Shadows, rows: list[int]
+    ) -> tuple[float, Tensor]:
+        """How far pictures of some cameras are off, and its gradient [V, 3] by vertices."""
 
         def off(vertices: Tensor, rows: list[int]) -> Tensor:
             normals = self.mesh.with_vertices(vertices).vertex_normals
             total = vertices.new_zeros(())
             for i in rows:
-                bright = light.on(normals, self.camera[i], i, shadows)
+                bright = light.on(vertices, normals, self.camera[i], i, shadows)
                 rest = (self.drawn(vertices, i, bright) - self.grey[i]) / light.top
                 total = total + ((rest.square() + _OFF**2).sqrt() - _OFF).sum()
             return total / self.pixels
 
-        _, pull = silhouette_gradient(off, vertices, rows, len(self.mesh.faces))
+        value, pull = silhouette_gradient(off, vertices, rows, len(self.mesh.faces))
         leaf = vertices.clone().requires_grad_()
         bent = _FLATNESS * (1 - self.creases.cosines(leaf)).square().mean()
-        return pull + torch.autograd.grad(bent, leaf)[0]
+        return float(value), pull + torch.autograd.grad(bent, leaf)[0]
 
     def drawn(self, vertices: Tensor, i: int, bright: Tensor) -> Tensor:
         """The picture [H, W] over black of vertices [V, 3] that are so bright [V]."""
@@ -214,9 +244,11 @@ class _Light:
     """Light on a surface of one colour, as linear light in photos.
 
     Attributes:
-        along: [3], the way to a lamp that moves along with the camera, in its frame, as long as the
-            lamp is strong; None without one.
+        along: [4], the way to a lamp that moves along with the camera, in its frame, as long as the
+            lamp is strong, and one over how far from `middle` it is; None without one.
         ways: [K, 3], those to lamps that stand still, world.
+        near: [K], one over how far these are.
+        middle: [3], from where lamps are seen in these directions, world.
         around: how bright is what no lamp reaches.
         top: how bright the brightest is.
         off: the usual deviation, of the brightest.
@@ -224,19 +256,26 @@ class _Light:
 
     along: Tensor | None
     ways: Tensor
+    near: Tensor
+    middle: Tensor
     around: float
     top: float
     off: float
 
-    def on(self, normals: Tensor, camera: Camera, i: int, shadows: _Shadows) -> Tensor:
-        """How bright vertices [V] with unit normals [V, 3] are for camera i of the shadows."""
+    def on(
+        self, vertices: Tensor, normals: Tensor, camera: Camera, i: int, shadows: _Shadows
+    ) -> Tensor:
+        """How bright vertices [V, 3] with unit normals are for camera i of the shadows."""
+        places = vertices - self.middle
 
-        def facing(ways: Tensor) -> Tensor:
-            return F.softplus(normals @ ways * (_SHARP / self.top)) * (self.top / _SHARP)
+        def facing(ways: Tensor, near: Tensor) -> Tensor:
+            lit = _facing(places, normals, ways, near)
+            return F.softplus(lit * (_SHARP / self.top)) * (self.top / _SHARP)
 
-        bright = (shadows.still.T * facing(self.ways.T)).sum(1) + self.around
+        bright = (shadows.still.T * facing(self.ways, self.near)).sum(1) + self.around
         if self.along is not None and shadows.along is not None:
-            bright = bright + shadows.along[i] * facing(self.along @ camera.rotation[0])
+            way = self.along[None, :3] @ camera.rotation[0]
+            bright = bright + shadows.along[i] * facing(way, self.along[3:])[:, 0]
         return bright
 
 
@@ -258,7 +297,13 @@ class _Samples:
         self.mesh, self.normals, self.camera = mesh, normals, camera
         self.rows, self.view, self.grey = rows, view, grey
         self.top = max(float(grey.quantile(_BRIGHTEST)), 1e-3)
-        self.own = torch.einsum("rij,rj->ri", camera.rotation[view], normals[rows])
+        centre, self.radius = visual.around(mesh)
+        self.middle = centre.reshape(3)
+        self.places = (mesh.vertices - self.middle)[rows]
+        self.own, self.own_places = (
+            torch.einsum("rij,rj->ri", camera.rotation[view], part)
+            for part in (normals[rows], self.places)
+        )
 
     def lit(self) -> tuple[_Light, _Shadows]:
         """The light that explains them, from any directions."""
@@ -270,46 +315,71 @@ class _Samples:
         return self.fitted(None, torch.cat([still[0].ways, _merged(still[0].ways)]))
 
     def lamp(self) -> Tensor:
-        """The way [3] to the lamp that moves along, in the frame of the cameras.
+        """The way [4] to the far lamp that moves along, in the frame of the cameras.
 
         By what is lit, at first as if there were no shadows.
         """
         lit = self.grey > _LIT * self.top
         way = _lamp(self.own[lit], self.grey[lit])
         for _ in range(2):
-            shown = lit & (self.along(way)[self.view, self.rows] > 0.95)
+            shown = lit & (self.along(F.pad(way, (0, 1)))[self.view, self.rows] > 0.95)
             way = _lamp(self.own[shown], self.grey[shown])
-        return way
+        return F.pad(way, (0, 1))
 
     def along(self, way: Tensor) -> Tensor:
-        """[B, V], what a lamp in this direction, in the frame of the cameras, reaches."""
-        ways = way @ self.camera.rotation
-        return torch.stack(mapped(lambda way: _reached(self.mesh, self.normals, way), list(ways)))
+        """[B, V], what a lamp there [4], in the frame of the cameras, reaches."""
+        ways = way[:3] @ self.camera.rotation
+        return torch.stack(mapped(
+            lambda own: _reached(self.mesh, self.normals, own, float(way[3])), list(ways)
+        ))  # fmt: skip
 
-    def fitted(self, along: Tensor | None, ways: Tensor) -> tuple[_Light, _Shadows]:
-        """Lamps in these directions, as strong as photos say, and their shadows.
+    def fitted(
+        self,
+        along: Tensor | None,
+        ways: Tensor,
+        near: Tensor | None = None,
+        *,
+        moved: bool = False,
+    ) -> tuple[_Light, _Shadows]:
+        """Lamps about these directions, as strong as photos say, and their shadows.
 
         Least squares without negative lamps, in rounds in which what is off loses weight.
 
         Args:
-            along: [3], in the frame of the cameras, or None.
+            along: [4], in the frame of the cameras, or None.
             ways: [K, 3], world.
+            near: [K], one over how far these are; None if they are all far.
+            moved: whether the lamp that moves along, or the few that stand still, come to where
+                they explain more (Gauss-Newton), in each round.
         """
         from scipy.optimize import nnls
 
-        ways = F.normalize(ways, dim=1)
-        near = mapped(lambda way: _reached(self.mesh, self.normals, way), list(ways))
-        still = torch.stack(near) if near else self.normals.new_zeros(0, len(self.normals))
-        columns = [still[:, self.rows].T * (self.normals[self.rows] @ ways.T).clamp(min=0)]
+        count = len(ways)
+        near = ways.new_zeros(count) if near is None else near
         reached = None
+        lamps = torch.cat([F.normalize(ways, dim=1), near[:, None]], 1)
+        still = mapped(
+            lambda lamp: _reached(self.mesh, self.normals, lamp[:3], float(lamp[3])), list(lamps)
+        )
+        still = torch.stack(still) if still else self.normals.new_zeros(0, len(self.normals))
+        shadow = still[:, self.rows].T
         if along is not None:
-            along, reached = F.normalize(along, dim=0), self.along(along)
-            lamp = reached[self.view, self.rows] * (self.own @ along).clamp(min=0)
-            columns.append(lamp[:, None])
-        table = torch.cat([*columns, torch.ones_like(self.grey)[:, None]], 1).double()
+            reached = self.along(along)
+            lamps = torch.cat([lamps, torch.cat([F.normalize(along[:3], dim=0), along[3:]])[None]])
+            shadow = torch.cat([shadow, reached[self.view, self.rows][:, None]], 1)
+        free = slice(0 if along is None and count <= _FEW else count, len(lamps) * moved)
         right, weight = self.grey.double(), torch.ones(len(self.grey), dtype=torch.float64)
-        strength, off = table.new_zeros(table.shape[1]), 0.0
-        for _ in range(_ROUNDS):
+        around, off = torch.ones_like(self.grey)[:, None], 0.0
+        strength = right.new_zeros(len(lamps) + 1)
+        for i in range(_ROUNDS):
+            base = shadow * self.facing(lamps, count)
+            # The last round only says how strong they are.
+            ahead = [
+                shadow[:, free] * self.facing(self.shifted(lamps[free], one), count - free.start)
+                - base[:, free]
+                for one in torch.eye(3).to(lamps)
+            ] if moved and i < _ROUNDS - 1 else []  # fmt: skip
+            table = torch.cat([base, around, *ahead, *(-part for part in ahead)], 1).double()
             weighted = weight[:, None] * table
             square = (weighted.T @ table).numpy()
             square += 1e-9 * float(np.trace(square)) * np.eye(len(square))
@@ -320,14 +390,54 @@ class _Samples:
             off = float(rest.median()) / self.top
             scale = max(3 * off, _LEAST_OFF) * self.top
             weight = 1 / (1 + (rest / scale).square()).square()
+            if ahead:
+                more, less = strength[len(lamps) + 1 :].reshape(2, 3, -1)
+                part = (more - less) / strength[: len(lamps)][free].clamp(min=1e-3 * self.top)
+                lamps[free] = self.shifted(lamps[free], part.T.clamp(-3, 3).to(lamps))
         strength = strength.to(self.normals)
-        lamps, around = strength[: len(ways)], float(strength[-1])
-        kept = lamps > _LEAST * strength[:-1].max() if len(ways) else lamps > 0
+        kept = strength[:count] > _LEAST * strength[:-1].max() if count else strength[:0] > 0
+        lamps[:, :3] *= strength[:-1, None]
+        along = lamps[-1] if along is not None and strength[count] > 0 else None
         if not bool(kept.all()):
-            return self.fitted(along, ways[kept])
-        along = None if along is None else strength[len(ways)] * along
-        light = _Light(along, lamps[:, None] * ways, around, self.top, off)
+            few = lamps[:count][kept]
+            return self.fitted(along, few[:, :3], few[:, 3], moved=moved)
+        light = _Light(
+            along, lamps[:count, :3], lamps[:count, 3], self.middle, float(strength[-1]),
+            self.top, off,
+        )  # fmt: skip
         return light, _Shadows(reached, still)
+
+    def shifted(self, lamps: Tensor, steps: Tensor) -> Tensor:
+        """Lamps [L, 4] that are beside those, and nearer, by steps [L, 3] or [3]."""
+        way, near = lamps[:, :3], lamps[:, 3]
+        one = F.normalize(torch.linalg.cross(way, way.roll(1, dims=1)), dim=1)
+        other = torch.linalg.cross(way, one)
+        steps = _STEP * steps.expand(len(lamps), 3)
+        way = F.normalize(way + steps[:, :1] * one + steps[:, 1:2] * other, dim=1)
+        near = (near + steps[:, 2] / self.radius).clamp(0, _NEAREST / self.radius)
+        return torch.cat([way, near[:, None]], 1)
+
+    def facing(self, lamps: Tensor, count: int) -> Tensor:
+        """[R, L], how bright lamps [L, 4] make them; the first `count` stand still."""
+        still = _facing(self.places, self.normals[self.rows], lamps[:count, :3], lamps[:count, 3])
+        own = _facing(self.own_places, self.own, lamps[count:, :3], lamps[count:, 3])
+        return torch.cat([still, own], 1).clamp(min=0)
+
+
+def _facing(places: Tensor, normals: Tensor, ways: Tensor, near: Tensor) -> Tensor:
+    """[P, L], how bright lamps make a surface, negative where it faces away.
+
+    Args:
+        places: [P, 3], from the middle.
+        normals: [P, 3].
+        ways: [L, 3], from the middle to the lamps, as long as these are bright there.
+        near: [L], one over how far they are.
+    """
+    strength = ways.norm(dim=1).clamp(min=1e-12)
+    ahead = near * (places @ (ways / strength[:, None]).T)
+    away = 1 - 2 * ahead + near.square() * places.square().sum(1, keepdim=True)
+    towards = normals @ ways.T - strength * near * (normals * places).sum(1, keepdim=True)
+    return towards * away.clamp(min=0.1).pow(-1.5)
 
 
 def _around(count: int) -> Tensor:
@@ -350,22 +460,25 @@ def _merged(ways: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def _reached(mesh: Mesh, normals: Tensor, way: Tensor) -> Tensor:
-    """How much of a far lamp's light reaches vertices [V], 0 to 1, by a map of depths.
+def _reached(mesh: Mesh, normals: Tensor, way: Tensor, near: float) -> Tensor:
+    """How much of a lamp's light reaches vertices [V], 0 to 1, by a map of depths.
 
     Args:
         mesh: one mesh.
         normals: [V, 3], its vertex normals.
         way: [3], to the lamp.
+        near: one over how far it is.
     """
     centre, radius = visual.around(mesh)
     ahead = F.normalize(-way, dim=0)
     beside = torch.eye(3).to(ahead)[ahead.abs().argmin()]
     right = F.normalize(torch.linalg.cross(ahead, beside), dim=0)
     turn = torch.stack([right, torch.linalg.cross(right, ahead), ahead])
-    shift = 3 * float(radius) * torch.eye(3).to(turn)[2] - turn @ centre.reshape(3)
-    focal = turn.new_full((1, 2), 1 / float(radius))
-    sun = Camera(turn[None], shift[None], focal, orthographic=True)
+    parallel = near * radius < _PARALLEL
+    far = 3 * radius if parallel else 1 / near
+    shift = far * torch.eye(3).to(turn)[2] - turn @ centre.reshape(3)
+    focal = 1 / radius if parallel else (far**2 - radius**2) ** 0.5 / radius
+    sun = Camera(turn[None], shift[None], turn.new_full((1, 2), focal), orthographic=parallel)
     size = (_SIDE, _SIDE)
     _, _, depth = visible_faces(mesh.vertices, sun, size, visual.depths(mesh, sun), mesh.faces)
     xy, away = (part[0] for part in sun.project(mesh.vertices[None]))
@@ -373,11 +486,11 @@ def _reached(mesh: Mesh, normals: Tensor, way: Tensor) -> Tensor:
     cosine = -(normals @ ahead).clamp(max=-0.1)
     slope = (1 - cosine.square()).clamp(min=0).sqrt() / cosine
     least = away - footprint(sun, size, away) * (1 + 1.5 * slope)
-    near = [(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1)]
+    beside = [(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1)]
     reached = torch.zeros_like(away)
-    for x, y in near:
+    for x, y in beside:
         there = depth[(row + y).clamp(0, _SIDE - 1), (column + x).clamp(0, _SIDE - 1)]
-        reached += (there >= least).to(reached) / len(near)
+        reached += (there >= least).to(reached) / len(beside)
     return reached
 
 
