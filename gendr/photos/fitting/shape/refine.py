@@ -266,7 +266,7 @@ def refine_shape(
     )
     # One colour has no pattern but its shading, which tells the shape.
     one_colour = compared is images and is_plain(images, masks)
-    work += SHADING * sizes["B"] * (1 if compared is not images else 3 * one_colour)
+    work += 3 * SHADING * sizes["B"] * one_colour
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
@@ -317,11 +317,11 @@ def refine_shape(
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     last = refinement.measured(found)
     reason = _reason(first, last, refinement.faint)
-    if (one_colour or refinement.faint) and not reason:
+    if one_colour and not reason:
         # Stereo may be wrong where shading moves little, and outlines where it would have to move
-        # far: of one colour the surface that looks more like the photos is taken.
+        # far: the surface that looks more like the photos is taken.
         least = float("inf")
-        for start in [(found, last), (given, first)] if one_colour else [(found, last)]:
+        for start in ((found, last), (given, first)):
             shaded = refinement.shaded(*start, still=True)
             if shaded is None:
                 break
@@ -502,8 +502,6 @@ class _Refinement:
     ) -> tuple[Mesh, tuple[float, float]] | None:
         """The mesh, of one colour, brought to its shading in the photos; as `faired`.
 
-        None as well where colours have a faint pattern that photos agree about less than before.
-
         Args:
             mesh: that silhouettes or stereo have found.
             first: how well it meets the photos.
@@ -517,11 +515,7 @@ class _Refinement:
             self.unlike = found[2]
             return found[0]
 
-        found = self.alone(mesh, first, work)
-        if found is None or not self.faint:
-            return found
-        psnr, iou = (now - before for now, before in zip(found[1], first, strict=True))
-        return found if psnr >= 0 and iou > -MOST_LOST else None
+        return self.alone(mesh, first, work)
 
     def alone(
         self, mesh: Mesh, first: tuple[float, float], work: Callable[..., Mesh | None]
