@@ -275,7 +275,7 @@ class SortSelection(Selection):
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
         """The method without noise, and x with one sample of the noise."""
         sort, keys = self.sort.drawn(x)
-        return replace(self, sort=sort), keys
+        return self if sort is self.sort else replace(self, sort=sort), keys
 
     def select(self, x: Tensor, k: int) -> Selecting:
         """Select the k largest of x [..., n]."""
@@ -296,7 +296,7 @@ class _BySort(Selecting):
 
     def values(self) -> Tensor:
         if isinstance(self.sort, PermutationSort):
-            return self.carried(self.x[..., None])[..., 0]
+            return self.carried(self.x[..., None]).squeeze(-1)
         return -self.sort.values(-self.x)[..., : self.k]
 
     def attribution(self) -> Tensor:
@@ -304,7 +304,7 @@ class _BySort(Selecting):
 
     def weighted(self, weights: Tensor) -> Tensor:
         weights = weights.flip(-1)[..., None]
-        return self._with_matrix().last_weighed(self.x, weights)[..., 0]
+        return self._with_matrix().last_weighed(self.x, weights).squeeze(-1)
 
     def carried(self, payload: Tensor) -> Tensor:
         return self._with_matrix().last_carried(self.x, payload, self.k).flip(-2)
