@@ -27,7 +27,6 @@ from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_distribution, ready, walk
-from gendr.sorting.rows import RowSort
 from gendr.topk.networks import NETWORKS, network
 
 Method: TypeAlias = "str | Selection | Sort"
@@ -90,11 +89,6 @@ class Selection(ABC):
     @property
     def has_attribution(self) -> bool:
         """Whether it says how much each input is selected, and not only values."""
-        return True
-
-    @property
-    def has_wires(self) -> bool:
-        """Whether the result depends on the places of the inputs, and not on their values alone."""
         return True
 
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
@@ -266,11 +260,6 @@ class SortSelection(Selection):
     def has_attribution(self) -> bool:
         """Whether the sort has a permutation matrix."""
         return isinstance(self.sort, PermutationSort)
-
-    @property
-    def has_wires(self) -> bool:
-        """Whether the sort is none by a softmax of every row."""
-        return not isinstance(self.sort, RowSort)
 
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
         """The method without noise, and x with one sample of the noise."""
