@@ -32,7 +32,8 @@ Input: TypeAlias = "Tensor | float | None"
 class Kernels(Protocol):
     """What a backend has for an operator: functions of detached, contiguous tensors.
 
-    Kernels that are `wide` take and give float64, whatever the dtype of the inputs.
+    Kernels that are `wide` take and give float64, whatever the dtype of the inputs. Those that are
+    `strided` take gradients as they come, contiguous or not.
 
     A third one, `traced(spec, *inputs)`, may stand beside them: the operator in graphs of
     `torch.compile`, where without it the definition is traced. Those of operators without a
@@ -144,7 +145,7 @@ class Operator:
         )
 
 
-def _plain(values: Iterable[Any], wide: bool) -> list[Any]:
+def _plain(values: Iterable[Any], wide: bool, strided: bool = False) -> list[Any]:
     """Inputs as kernels take them; they may read them only, as they may be the user's own."""
     found: list[Any] = []
     for value in values:
@@ -153,7 +154,7 @@ def _plain(values: Iterable[Any], wide: bool) -> list[Any]:
                 value = value.detach()
             if wide:
                 value = value.double()
-            if not value.is_contiguous():
+            if not strided and not value.is_contiguous():
                 is_kept = value.device.type == "cpu" and value.nbytes >= memory.LARGE
                 value = memory.empty_like(value).copy_(value) if is_kept else value.contiguous()
         found.append(value)
@@ -211,8 +212,9 @@ class _Applied(torch.autograd.Function):
         if graded and operator.reference is not None:
             return None, None, None, *operator.differentiable_backward(spec, inputs, grads, saved)
         wide = getattr(kernels, "wide", False)
+        strided = getattr(kernels, "strided", False)
         gradients = kernels.backward(
-            spec, tuple(_plain(inputs, wide)), saved, tuple(_plain(grads, wide)),
+            spec, tuple(_plain(inputs, wide)), saved, tuple(_plain(grads, wide, strided)),
             ctx.needs_input_grad[3:],
         )  # fmt: skip
         results = _in_place_of(inputs, gradients)

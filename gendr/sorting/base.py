@@ -33,6 +33,7 @@ from gendr.sorting.networks import INSTEAD
 from gendr.sorting.ragged import check_mask, present
 
 SHRINK = 2.0**-40  # makes room for sums over 2^38 values
+_FEW = 10_000  # what BLAS sums on one thread
 # The exponents of rows that kernels know: that of NeuralSort, and the distance of SoftSort or its
 # square.
 NEURAL, ABSOLUTE, SQUARED = range(3)
@@ -100,7 +101,7 @@ class PermutationSort(Sort):
 
     def values(self, x: Tensor) -> Tensor:
         """P @ x: the sorted values [..., n], ascending, of x [..., n]."""
-        return self.carried(x, x[..., None])[..., 0]
+        return self.carried(x, x[..., None]).squeeze(-1)
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c]: a payload [..., n, c] is sorted by the keys x [..., n]."""
@@ -151,6 +152,10 @@ def of_rows(
 
 def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
     """Fill the results [B, ...] of lists x [B, n] with NaN where these have one."""
+    flat = x.ravel()
+    # By BLAS, whose threads leave so few alone. Sums of squares of infinities are no NaN.
+    if x.size <= _FEW and not np.isnan(np.vdot(flat, flat)):
+        return
     if (lists := np.isnan(x).any(-1)).any():
         for result in results:
             result[lists] = np.nan

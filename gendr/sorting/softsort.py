@@ -94,7 +94,7 @@ class SoftSort(RowSort):
         if before:
             return np.ascontiguousarray(ordered(x)[:, : x.shape[-1] - before])
         if _FEW * count < x.shape[-1]:
-            top = x.topk(count + 1)
-            if not bool((top.values[:, 1:] == top.values[:, :-1]).any()):  # else not stable
-                return top.indices[:, :count].flip(-1).numpy()
+            values, indices = (found.numpy() for found in x.topk(count + 1))
+            if not (values[:, 1:] == values[:, :-1]).any():  # else not stable
+                return np.ascontiguousarray(indices[:, :count][:, ::-1])
         return ordered(x)

@@ -38,7 +38,7 @@ from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.sorting.rows import RowSort
 from gendr.topk.backends.choice import kernels_for
-from gendr.topk.selection import Method, NetworkSelection, SortSelection, get
+from gendr.topk.selection import Method, NetworkSelection, Selection, SortSelection, get
 
 TOP1 = ("softmax", "network")
 _MOST = 64  # candidates of a row sort that its kernel takes
@@ -348,7 +348,7 @@ class TopKCrossEntropy(nn.Module):
 
         The target is bool where a single class is true.
         """
-        if self.method.has_wires:
+        if _row_sort(self.method) is None:
             # The true classes first, the others ascending: so a wire only ever changes to another
             # class of the same score, and the loss has no jumps.
             scores = logits.detach()
@@ -382,8 +382,8 @@ class TopKCrossEntropy(nn.Module):
             return None
         if isinstance(method, NetworkSelection) and has_kernel(method.distribution):
             return kernels_for(LOSSES.name, logits, method.backend, size)
-        sort = method.sort if isinstance(method, SortSelection) else None
-        if not isinstance(sort, RowSort) or sort.form is None or sort.noise or size > _MOST:
+        sort = _row_sort(method)
+        if sort is None or sort.form is None or sort.noise or size > _MOST:
             return None
         here = logits.is_cpu and sort.backend in ("auto", "cpu")
         return kernels_for(LOSSES.name, logits, "cpu", size) if here else None
@@ -396,6 +396,12 @@ class TopKCrossEntropy(nn.Module):
         if by_row is None:
             p_k = p_k[labels.clamp(0, len(p_k) - 1)]
         return tuple(w.numpy() for w in _weights(p_k.double(), self.top1))
+
+
+def _row_sort(method: Selection) -> RowSort | None:
+    """The sort of a method that does not depend on the places of the inputs."""
+    sort = method.sort if isinstance(method, SortSelection) else None
+    return sort if isinstance(sort, RowSort) else None
 
 
 def _weights(p_k: Tensor, top1: str) -> tuple[Tensor, Tensor, Tensor]:

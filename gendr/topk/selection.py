@@ -27,7 +27,6 @@ from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.base import PermutationSort, Sort, expanded, named_settings, stacked
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_distribution, ready, walk
-from gendr.sorting.rows import RowSort
 from gendr.topk.networks import NETWORKS, network
 
 Method: TypeAlias = "str | Selection | Sort"
@@ -90,11 +89,6 @@ class Selection(ABC):
     @property
     def has_attribution(self) -> bool:
         """Whether it says how much each input is selected, and not only values."""
-        return True
-
-    @property
-    def has_wires(self) -> bool:
-        """Whether the result depends on the places of the inputs, and not on their values alone."""
         return True
 
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
@@ -267,15 +261,10 @@ class SortSelection(Selection):
         """Whether the sort has a permutation matrix."""
         return isinstance(self.sort, PermutationSort)
 
-    @property
-    def has_wires(self) -> bool:
-        """Whether the sort is none by a softmax of every row."""
-        return not isinstance(self.sort, RowSort)
-
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
         """The method without noise, and x with one sample of the noise."""
         sort, keys = self.sort.drawn(x)
-        return replace(self, sort=sort), keys
+        return self if sort is self.sort else replace(self, sort=sort), keys
 
     def select(self, x: Tensor, k: int) -> Selecting:
         """Select the k largest of x [..., n]."""
@@ -296,7 +285,7 @@ class _BySort(Selecting):
 
     def values(self) -> Tensor:
         if isinstance(self.sort, PermutationSort):
-            return self.carried(self.x[..., None])[..., 0]
+            return self.carried(self.x[..., None]).squeeze(-1)
         return -self.sort.values(-self.x)[..., : self.k]
 
     def attribution(self) -> Tensor:
@@ -304,7 +293,7 @@ class _BySort(Selecting):
 
     def weighted(self, weights: Tensor) -> Tensor:
         weights = weights.flip(-1)[..., None]
-        return self._with_matrix().last_weighed(self.x, weights)[..., 0]
+        return self._with_matrix().last_weighed(self.x, weights).squeeze(-1)
 
     def carried(self, payload: Tensor) -> Tensor:
         return self._with_matrix().last_carried(self.x, payload, self.k).flip(-2)

@@ -246,6 +246,24 @@ def test_attributes_are_shared_by_all_images():
     torch.testing.assert_close(grads[0].sum(0, keepdim=True), grads[1])
 
 
+def test_gradients_of_attributes_may_lie_in_memory_as_they_like():
+    """Some channels of a picture, at its end too; turned, expanded, and of a single pixel."""
+    pos, colors, tri = ball(1)
+    for size in ((16, 9), (1, 1)):
+        rast, _ = dr.rasterize(None, pos, tri, size)
+        attr, rast = colors[None].clone().requires_grad_(), rast.requires_grad_()
+        image, _ = dr.interpolate(attr, rast, tri)
+        wide = torch.randn(*image.shape[:3], 5)
+        turned = torch.randn(3, *image.shape[:3]).permute(1, 2, 3, 0)
+        one = torch.randn(3).expand_as(image)
+        for grad in (wide[..., :3], wide[..., 2:], turned, one, wide[..., :3].flip(1)):
+            got, want = (
+                torch.autograd.grad(image, (attr, rast), g, retain_graph=True)
+                for g in (grad, grad.contiguous())
+            )
+            assert all(map(torch.equal, got, want))
+
+
 def test_results_depend_neither_on_other_images_nor_on_threads():
     pos, colors, tri = ball(1)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["backend", "backward", "forward"]
 
 backend = "cpu"
+strided = True  # the gradient of some channels of a picture is not copied
 
 SMALL = 1 << 16  # numbers that are not worth another thread
 
@@ -60,9 +61,11 @@ def backward(
     of_rast = memory.empty_like(rast).zero_() if wanted[1] else None
     of_db = memory.empty_like(rast).zero_() if wanted[2] and of_slopes is not None else None
     sums = memory.empty((attr.shape[:-1].numel(), attr.shape[-1]), torch.float64).zero_()
+    if of_slopes is not None:
+        of_slopes = of_slopes.contiguous()
     run(
         interpolate_backward, len(sums), *_tables(faces, attr, rast, rast_db), attr.shape[-2],
-        _rows(of_values), _rows(of_slopes), _rows(of_rast), _rows(of_db), sums.numpy(), pieces=1,
+        *_flat(of_values), _rows(of_slopes), _rows(of_rast), _rows(of_db), sums.numpy(), pieces=1,
         alone=of_values.numel() < SMALL,
     )  # fmt: skip
     of_attr = sums.to(attr.dtype).reshape(attr.shape) if wanted[0] else None
@@ -72,6 +75,19 @@ def backward(
 def _rows(x: Tensor | None) -> np.ndarray | None:
     """What pixels have, [N H, W, ...]."""
     return None if x is None else x.flatten(0, 1).numpy()
+
+
+def _flat(x: Tensor) -> tuple[np.ndarray, int]:
+    """What pixels have, [N, H, W, A], in one row of numbers, and how many apart pixels lie there.
+
+    There may be numbers of others between them.
+    """
+    _, height, width, channels = x.shape
+    step = x.stride(2)
+    if step < channels or x.stride() != (height * width * step, width * step, step, 1):
+        x, step = x.contiguous(), channels
+    size = x.shape[:3].numel() * step - (step - channels) if x.numel() else 0
+    return x.as_strided((size,), (1,)).numpy(), step
 
 
 def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) -> tuple[Any, ...]:
@@ -120,12 +136,13 @@ def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start,
 
 @kernel()
 def interpolate_backward(
-    attr, tri, base, rast, db, selected, vertices, of_values, of_slopes, of_rast, of_db, sums,
-    start, stop,
+    attr, tri, base, rast, db, selected, vertices, of_values, step, of_slopes, of_rast, of_db,
+    sums, start, stop,
 ):  # fmt: skip
     """The gradients of the vertices start .. stop - 1, and of pixels whose first corner is one.
 
-    Pixels side by side that see the same triangle are summed up before they are added.
+    Pixels side by side that see the same triangle are summed up before they are added. Those of
+    of_values are `step` numbers apart.
     """
     rows, width = rast.shape[:2]
     channels, count = attr.shape[1], len(selected)
@@ -136,7 +153,7 @@ def interpolate_backward(
         n = row * len(base) // rows
         if base[n] >= stop or base[n] + vertices <= start:
             continue
-        seen, given = row_of(rast, row), row_of(of_values, row)
+        seen, given = row_of(rast, row), row_of(of_values, step * width * row)
         last, mine = np.int64(-1), False
         a = b = c = np.int64(-1)
         for j in range(width + 1):
@@ -165,7 +182,7 @@ def interpolate_backward(
             u, v = np.float64(seen[4 * j]), np.float64(seen[4 * j + 1])
             w, gu, gv = 1.0 - u - v, 0.0, 0.0
             for m in range(channels):
-                g, part = np.float64(given[channels * j + m]), row_of(parts, m)
+                g, part = np.float64(given[step * j + m]), row_of(parts, m)
                 gu += g * p[m]
                 gv += g * q[m]
                 part[0] += u * g

@@ -321,22 +321,24 @@ def _sides(y, decay, v, whole, signed, rest, strict):
     Returns:
         sum_j e_0j v_j of y itself, and the same without those equal to y_0.
     """
-    n, running, below, above = len(y), rest, strict, 0.0
-    for j in range(n):
+    n, up, below, down, above = len(y), rest, strict, 0.0, 0.0
+    whole[:] = 0.0
+    signed[:] = 0.0
+    for j in range(n):  # both ways at once, as each waits for its own last product
+        k = n - 1 - j
         if j > 0 and y[j] != y[j - 1]:
-            below = running * decay[j]
-        running = running * decay[j] + v[j]
-        whole[j], signed[j] = running, -below
-    running = 0.0
-    for j in range(n - 1, -1, -1):
-        if j < n - 1:
-            running *= decay[j + 1]
-            if y[j] != y[j + 1]:
-                above = running
-        whole[j] += running
-        signed[j] += above
-        running += v[j]
-    return running, above
+            below = up * decay[j]
+        up = up * decay[j] + v[j]
+        whole[j] += up
+        signed[j] -= below
+        if j > 0:
+            down *= decay[k + 1]
+            if y[k] != y[k + 1]:
+                above = down
+        whole[k] += down
+        signed[k] += above
+        down += v[k]
+    return down, above
 
 
 @inner(fastmath=ANY_ORDER)

@@ -38,13 +38,14 @@ class Products(NamedTuple):
     @staticmethod
     def of(w: Tensor | None, a: Tensor | None, *, rows: int = 0, columns: int = 0) -> Products:
         """With new arrays of so many rows for what is wanted; 0 for what is not."""
-        like = a if w is None else w
+        arrays = [None if t is None else t.numpy() for t in (w, a)]
+        like = arrays[0] if arrays[1] is None else arrays[1]
         assert like is not None
         batch, _, width = like.shape
-        none = like.new_empty(batch, 0, 0)
-        given = [none if t is None else t for t in (w, a)]
-        results = [like.new_empty(batch, size, width) if size else none for size in (rows, columns)]
-        return Products(*(t.numpy() for t in (*given, *results)))
+        none = np.empty((batch, 0, 0), like.dtype)
+        given = (none if t is None else t for t in arrays)
+        shapes = ((batch, size, width) for size in (rows, columns))
+        return Products(*given, *(np.empty(s, like.dtype) if s[1] else none for s in shapes))
 
     def fill(
         self, form: int, x: np.ndarray, order: np.ndarray, steepness: float, grads: bool
