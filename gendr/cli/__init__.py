@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import ctypes
 import gc
 import io
 import os
 import sys
 import warnings
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
-from threading import Thread
 from typing import Any
 
 from gendr._common.names import uncollected
@@ -22,8 +19,6 @@ from gendr.cli.command_line import read_options, run_program, say
 from gendr.cli.parser import build_parser
 
 __all__ = ["main", "program", "warnings_as_lines"]
-
-_WITH_KERNELS = ("fit", "pose", "render", "splat")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,11 +62,7 @@ def _run(args: argparse.Namespace) -> int:
     with warnings_as_lines():
         begins = "torch" not in sys.modules
         with uncollected():
-            if begins and args.command in _WITH_KERNELS:
-                Thread(target=_load_torch, daemon=True).start()
             import_module("numpy")  # not by torch, which goes on without it after Ctrl-C
-            if begins and args.command in _WITH_KERNELS:
-                import_module("numba")  # meanwhile
             options = read_options(args.settings_class, vars(args))
             home = "listing" if args.command == "list" else args.command
             run = import_module(f"gendr.cli.{home}").run
@@ -81,19 +72,6 @@ def _run(args: argparse.Namespace) -> int:
 
         with torch_on_one_thread(getattr(options, "threads", None)):
             return run(options)
-
-
-def _load_torch() -> None:
-    """Load the libraries of PyTorch, as its import will, but without Python's lock.
-
-    That is a sixth of what the import takes of a processor. What fails here fails there, or is
-    found by the ways that it knows.
-    """
-    found = find_spec("torch")
-    for folder in () if found is None else found.submodule_search_locations or ():
-        with suppress(OSError):
-            ctypes.CDLL(f"{folder}/lib/libtorch_global_deps.so", ctypes.RTLD_GLOBAL)
-            ctypes.CDLL(f"{folder}/lib/libtorch_cpu.so")
 
 
 @contextmanager
