@@ -242,6 +242,7 @@ ELSEWHERE = {
     ("Renderer", "eps"),  # the weight of the background, in the paper
     ("sinkhorn", "epsilon"),  # the weight of the entropy, in the papers; nothing is compared
     ("sinkhorn_divergence", "epsilon"),
+    ("sinkhorn_barycenter", "epsilon"),
     ("UniformAdam", "eps"),  # of Adam
     ("uniform_adam_step", "eps"),
 }

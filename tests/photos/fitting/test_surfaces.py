@@ -118,7 +118,10 @@ def test_lamps_are_found_where_they_are(egg, monkeypatch, moves):
     stage = shading._Stage(truth, shading._bright(torch.cat(lit), masks), camera, masks)
     light = None
     for _ in range(4):
-        light, _ = stage.lit(truth, light, moved=True)
+        found = stage.lit(truth, light, moved=True)
+        assert found is not None
+        light = found[0]
+    assert light is not None
     assert light.off < 0.01
     found = light.along[None] if moves else torch.cat([light.ways, light.near[:, None]], 1)
     found = found[found[:, :3].norm(dim=1).argsort(descending=True)[: len(lamps)]]

@@ -339,6 +339,7 @@ def test_points_that_a_transforms_file_names(tmp_path):
         (tmp_path / "sparse_pc.ply").write_text(text)
         for cameras in (None, tmp_path / "transforms.json"):
             given = gendr.photos.load_points(tmp_path, cameras=cameras, dtype=torch.float64)
+            assert given is not None
             assert [each.tolist() for each in given] == [[[1, 2, 3]], [want]]
     (tmp_path / "sparse_pc.ply").write_text(text.replace("1 2 3", "1 nan 3"))
     with pytest.raises(ValueError, match=r"sparse_pc\.ply is damaged: a position is not finite"):
