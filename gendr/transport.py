@@ -34,6 +34,7 @@ from gendr._common.tracing import in_single, is_for_onnx, is_traced
 __all__ = ["Transport", "sinkhorn", "sinkhorn_barycenter", "sinkhorn_divergence"]
 
 _SWEEPS, _TESTED = 40, 5  # before steps of Newton, and between tests of the sums
+_JOINT_SWEEPS = 400  # before steps of Newton for barycentres, which take as long as so many
 _EASY = 50.0  # a range of costs in epsilons for which sweeps converge soon
 _LOOSE = 0.03  # of the largest weight: how far the sums of larger epsilons may be off
 _DAMPING, _FARTHEST, _SHORTER = 0.01, 20.0, 20  # of steps of Newton; how often they are halved
@@ -476,10 +477,38 @@ def _joint_sweep(log_k: Tensor, log_a: Tensor, shares: Tensor, v: Tensor) -> Ten
     return (shares * sums).sum(-2, keepdim=True) - sums
 
 
+def _joint_scaled(
+    log_k: Tensor, a: Tensor, shares: Tensor, v: Tensor, enough: float, sweeps: int
+) -> tuple[Tensor, int]:
+    """At most so many sweeps without logarithms, by factors of plans whose rows are near 1.
+
+    Returns:
+        V, and how many sweeps there were; fewer if as many as are left would not do.
+    """
+    plan = log_k + v[..., None, :]
+    plan = plan.sub_(plan.amax(-1, keepdim=True)).exp_()
+    tiny = torch.finfo(plan.dtype).tiny
+    wanted, q, used, off = a[..., None], torch.ones_like(v), 0, math.inf
+    while used < sweeps:
+        sums = q
+        for _ in range(min(_TESTED, sweeps - used)):
+            sums = (plan.mT @ (wanted / (plan @ q[..., None]).clamp(min=tiny)))[..., 0]
+            sums = sums.clamp(min=tiny)
+            last, q, used = q, (shares * sums.log()).sum(-2, keepdim=True).exp() / sums, used + 1
+            sums = sums * last
+        before, off = off, float((sums - (shares * sums).sum(-2, keepdim=True)).abs().amax())
+        tests = (sweeps - used) / _TESTED
+        if off <= enough or (
+            used >= _SWEEPS and not (off < before and off * (off / before) ** tests <= enough)
+        ):
+            break
+    return v + q.clamp(min=tiny).log(), used
+
+
 def _jointly(
     log_k: Tensor, a: Tensor, shares: Tensor, v: Tensor, enough: float, steps: int
 ) -> tuple[Tensor, float, int]:
-    """At most so many sweeps and steps of Newton, damped as those of `_descended`.
+    """At most so many sweeps, and then steps of Newton, damped as those of `_descended`.
 
     Returns:
         V; how far sums of columns are off at most, NaN if numbers end; and how many there were.
@@ -491,14 +520,9 @@ def _jointly(
         gaps = (shares * sums).sum(-2, keepdim=True) - sums
         return plan, gaps, shares * gaps
 
-    used, log_a = 0, a.log()
+    v, used = _joint_scaled(log_k, a, shares, v, enough, min(steps, _JOINT_SWEEPS))
     plan, gaps, slopes = at(v)
     while (off := float(gaps.abs().amax())) > enough and used < steps:
-        if used < _SWEEPS:
-            for _ in range(_TESTED):
-                v, used = _joint_sweep(log_k, log_a, shares, v), used + 1
-            plan, gaps, slopes = at(v)
-            continue
         sums = plan.sum(-2)
         weights = torch.maximum(sums, sums + gaps)
         squares = gaps.square() / torch.where(weights > 0, weights, 1.0)
