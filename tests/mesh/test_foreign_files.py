@@ -276,6 +276,21 @@ def test_of_two_looks_beside_each_other_one_is_kept(tmp_path, name, kept, word):
     assert [look for look in looks if getattr(mesh, look) is not None] == [kept]
 
 
+def test_colors_of_vertices_stay_where_no_image_is(tmp_path):
+    """Faces without UVs, or of another material, do not show the image."""
+    quarters(tmp_path, "t.png")
+    (tmp_path / "m.mtl").write_text("newmtl a\nmap_Kd t.png\nnewmtl b\nKd 0.8 0.8 0.8\n")
+    grey, word = [0.5] * 3, "its vertex colours beside its texture are not used"
+    bare = f"mtllib m.mtl\n{GREYS}usemtl a\nf 1 2 3 4\n"
+    mesh = load(tmp_path / "m.obj", bare, "have a texture but no UVs")
+    assert_close(mesh.vertex_colors, torch.tensor([grey] * 4))
+    fifth = "v 2 0 0 .5 .5 .5\nv 2 1 0 .5 .5 .5\nv 3 0 0 .5 .5 .5\n"
+    two = f"mtllib m.mtl\n{GREYS}{fifth}{UVS}{BOTH}usemtl b\nf 5 6 7\n"
+    mesh = load(tmp_path / "m.obj", two, word)
+    assert_close(mesh.vertex_colors, torch.tensor([[1.0] * 3] * 4 + [grey] * 3))
+    assert mesh.face_colors is None
+
+
 def test_colors_that_zbrush_paints(tmp_path):
     text = SQUARE + "#MRGB ffff0000ff00ff00\n#MRGB ff0000ffffffffff\nf 1 2 3 4\n"
     mesh = load(tmp_path / "m.obj", text)

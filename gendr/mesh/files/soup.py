@@ -150,14 +150,19 @@ def note_double(soup: Soup, notes: list[str]) -> None:
     or of vertices and of faces or materials; the product is too dark. In glTF it is meant: there
     COLOR_0 is a factor.
     """
-    if soup.vertex_colors is None or (soup.vertex_colors == 1).all():
+    colors = soup.vertex_colors
+    if colors is None or (colors == 1).all():
         return
-    used = [soup.materials[i] for i in np.unique(soup.face_material) if i >= 0]
-    if any(material.image is not None for material in used):
+    pictured = np.array([*(m.image is not None for m in soup.materials), False])
+    painted = pictured[soup.face_material] & (soup.face_uvs >= 0).all(1)
+    if (colors[soup.faces[painted]] != 1).any():
         note(notes, "its vertex colours beside its texture are not used")
+        colors[soup.faces[painted]] = 1
+    if painted.all() or (colors == 1).all():
         soup.vertex_colors = None
         return
-    tinted = [material for material in used if (material.color != 1).any()]
+    used = [soup.materials[i] for i in np.unique(soup.face_material[~painted]) if i >= 0]
+    tinted = [each for each in used if each.image is None and (each.color != 1).any()]
     if soup.face_colors is not None or tinted:
         note(notes, "colours of its faces or materials beside those of its vertices are not used")
     soup.face_colors = None

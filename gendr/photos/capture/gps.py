@@ -73,8 +73,14 @@ def read_fix(image: Any) -> tuple[float, float, float] | None:
     return None
 
 
+def _gone_on(longitudes: Array) -> Array:
+    """Longitudes that go on across 180 degrees, from the first."""
+    return longitudes[0] + (longitudes - longitudes[0] + 180) % 360 - 180
+
+
 def metres(fixes: Array) -> Array:
     """East, north and up of fixes [N, 3] about their median, in metres; a part of a sphere."""
+    fixes = np.column_stack([fixes[:, 0], _gone_on(fixes[:, 1]), fixes[:, 2]])
     known = [x[np.isfinite(x)] for x in fixes.T]
     middle = np.array([np.median(x) if len(x) else 0.0 for x in known])
     phi = np.radians(middle[0])
@@ -164,7 +170,8 @@ def place_by_gps(
     if good.sum() < max(_LEAST, len(rows) / 2) or not max(error, _FLOOR) <= _USELESS * spread:
         return None
     heights = known[good, 2][np.isfinite(known[good, 2])]
-    latitude, longitude = (float(known[good, k].mean()) for k in (0, 1))
+    latitude = float(known[good, 0].mean())
+    longitude = (float(_gone_on(known[good, 1]).mean()) + 180) % 360 - 180
     return Placement(
         np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]]) @ turn, s, tuple(rows[good].tolist()),
         tuple(rows[~good].tolist()), error, latitude, longitude,

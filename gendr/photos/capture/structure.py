@@ -25,8 +25,9 @@ import pycolmap
 BETTER = 0.05
 # How near cameras are drawn to GPS fixes, in deviations of these, whichever is better, and how
 # often; the least photos with fixes, the part of them that must agree, and to which part of how far
-# apart they are.
-NEAR, ROUNDS, FIXES, AGREED, OFF = (0.08, 0.12), 3, 6, 0.75, 0.1
+# apart they are; how many times as far away as half of all a fix is wild; and which part of how far
+# apart they are deviations are at the least.
+NEAR, ROUNDS, FIXES, AGREED, OFF, WILD, EXACT = (0.08, 0.12), 3, 6, 0.75, 0.1, 20.0, 1e-3
 # By how much more of the matches must agree then, and by how many pixels they may be off.
 MORE, WIDE = 0.01, 2.0
 # How many photos must share each lens; how many points a photo must show that is placed.
@@ -169,6 +170,12 @@ def guided(
     if len(images) < FIXES:
         return model
     wanted = np.array([places[image.name] for image in images])
+    away = np.linalg.norm(wanted - np.median(wanted, 0), axis=1)
+    # One wild fix would let all others agree; phones give many photos the same one.
+    near = away <= WILD * np.median(away)
+    images, wanted = [image for image, one in zip(images, near, strict=True) if one], wanted[near]
+    if len(images) < FIXES or not np.ptp(wanted, 0).any():
+        return model
     spread = float(np.square(wanted - wanted.mean(0)).sum(1).mean() ** 0.5)
     ransac = pycolmap.RANSACOptions()
     ransac.max_error, ransac.random_seed = OFF * spread, 0
@@ -184,7 +191,7 @@ def guided(
     good = off < OFF * spread
     if good.sum() < max(FIXES, AGREED * len(images)):
         return model
-    deviation = float(np.square(off[good]).mean() ** 0.5)
+    deviation = max(float(np.square(off[good]).mean() ** 0.5), EXACT * spread)
     best, most = model, (1 + MORE) * support(model, database)
     for k, near in enumerate(NEAR):
         (place := folder / f"guided{k}").mkdir(exist_ok=True)

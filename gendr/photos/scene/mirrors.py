@@ -47,13 +47,17 @@ _STEPS, _TRIALS = (0.01, 0.01, 0.006), 80
 _FEWEST, _LEVEL, _CELLS, _PART = 1000, 0.9986, 64, 0.05
 # Walls: the largest sine of how far they lean; in how many bins of a turn their normals are
 # counted; how many of their directions, and planes of each, are tried; the least share of points,
-# and the least cosine of their normals to that of a wall.
-_LEAN, _BINS, _WALLS, _WALL, _FACING = 0.15, 72, 3, 0.02, 0.95
+# and the least cosine of their normals to that of a wall; and how far away, in median distances,
+# is none.
+_LEAN, _BINS, _WALLS, _WALL, _FACING, _WIDE = 0.15, 72, 3, 0.02, 0.95, 100.0
 # How far before and behind a wall its panes may be, and their steps, in median distances; and the
 # least cosine of normals of what tells of them: floors go on behind any plane.
 _PANES, _ACROSS = np.arange(0.02, -0.05, -0.0025), 0.3
 # So many of what lies behind a pane must be there again, of as many points at the least.
 _AGAIN, _SEEN = 0.15, 100
+# It is a row of rooms if photos from behind the wall show so many of these where they are, or if
+# floors and side walls, of which a mirror shows the same side, correlate less than this.
+_REAL, _UNLIKE = 0.25, 0.2
 # How thick a wall is, in median distances.
 _THICK = 0.05
 
@@ -334,6 +338,28 @@ def _peaks(counts: Array, least: float) -> Array:
     return found[np.argsort(-broad[found], kind="stable")][:_WALLS]
 
 
+def _is_real(judges: _Judges, normal: Array, height: float, rows: Array) -> bool:
+    """Whether what is behind a plane, and there again before it, is no mirror image all the same.
+
+    So it is where rooms are alike, with doors between them.
+    """
+    from scipy.spatial import KDTree
+
+    found, shown = judges.partners(normal[None], np.array([height]), rows=rows)
+    again = found[0] == THERE
+    rows, shown = rows[again], shown[0, again]
+    beside = np.abs(judges.normals[rows] @ normal) < _ACROSS
+    eyes = judges.centres[judges.photos]
+    inside = judges.points[(eyes @ normal < height) & (judges.points @ normal < height)]
+    if len(inside):
+        most = _RELATIVE * judges.far
+        away = KDTree(inside).query(judges.points[rows[~beside]], distance_upper_bound=most)[0]
+        if np.isfinite(away).mean() > _REAL:
+            return True
+    patterns = _Patterns(judges.scene.smaller(_SIDES[0]))
+    return -1 < patterns.alike(judges, rows[beside], shown[beside], normal, height) < _UNLIKE
+
+
 def _panes(judges: _Judges, up: Array) -> list[Mirror]:
     """The parts of upright walls that mirror what is before them.
 
@@ -352,8 +378,9 @@ def _panes(judges: _Judges, up: Array) -> list[Mirror]:
         normal = np.median(level[np.isin(turn, [(k - 1) % _BINS, k, (k + 1) % _BINS])], 0)
         normal /= np.linalg.norm(normal)
         cosines, heights = judges.normals @ normal, judges.points @ normal
-        facing = np.flatnonzero(cosines > _FACING)
-        steps = (heights[facing] - heights[facing].min()) / (_STEP * judges.far)
+        near = np.abs(heights - np.median(heights)) < _WIDE * judges.far
+        facing = np.flatnonzero((cosines > _FACING) & near)
+        steps = (heights[facing] - heights[facing].min(initial=np.inf)) / (_STEP * judges.far)
         place = steps.astype(np.int64)
         for j in _peaks(np.append(np.bincount(place), [0, 0, 0, 0]), least):
             wall = facing[np.abs(place - j) <= 1]
@@ -374,6 +401,8 @@ def _panes(judges: _Judges, up: Array) -> list[Mirror]:
                 continue
             best = np.where(good, there - empty, 0)
             height = float(trials[best >= 0.95 * best.max()].mean())
+            if _is_real(judges, normal, height, rows):
+                continue
             solid = judges.points[np.abs(heights - height) < _THICK * judges.far]
             borders = _borders(judges, normal, height, rows, solid)
             found += [Mirror(normal, height, None, border) for border in borders]

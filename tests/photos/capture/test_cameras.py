@@ -19,7 +19,7 @@ from gendr.photos import load_points, load_views, save_views
 from gendr.photos.capture import cameras as module
 from gendr.photos.capture import find_cameras
 from gendr.photos.capture.cameras import _world, list_photos
-from gendr.photos.capture.gps import place_by_gps, read_fix
+from gendr.photos.capture.gps import metres, place_by_gps, read_fix
 from gendr.photos.images import open_photo, read_orientation, read_size
 from gendr.photos.splatting import load_photos
 from gendr.photos.upright import upwards
@@ -398,6 +398,16 @@ def test_cameras_stand_as_gps_says(path):
         assert place_by_gps(eyes, up, low).altitude is None
 
 
+def test_fixes_on_both_sides_of_180_degrees():
+    fixes = np.array([[-17.0, 179.9999, 5], [-17, -179.9998, 5], [-17, -179.9999, 5]] * 3)
+    east = metres(fixes)[:, 0]
+    np.testing.assert_allclose(np.diff(east[:3]), [31.94, -10.65], atol=0.05)
+    fixes[:, 0] += 1e-4 * np.arange(9)
+    found = place_by_gps(metres(fixes), np.array([0.0, 0, 1]), list(map(tuple, fixes)))
+    assert found.scale == pytest.approx(1)
+    assert abs(abs(found.longitude) - 179.99993) < 1e-4
+
+
 def test_fixes_that_say_nothing():
     dice = np.random.default_rng(5)
     eyes = dice.normal(0, 1, (9, 3))
@@ -454,7 +464,9 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     names = {image.name: image for image in truth.images.values()}
     eyes = {name: image.projection_center() for name, image in names.items()}
     dice, torn = np.random.default_rng(0), pycolmap.Reconstruction(truth)
-    for image in list(torn.images.values())[:2]:
+    *few, other = list(torn.images.values())[:3]
+    name = other.name
+    for image in few:
         pose = image.cam_from_world()
         away = pose.translation - pose.rotation.matrix() @ np.array([0.4, 0, 0])
         image.frame.set_cam_from_world(1, pycolmap.Rigid3d(pose.rotation, away))
@@ -470,8 +482,12 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     for image in names.values():
         moved = found.images[image.image_id].projection_center() / 7
         np.testing.assert_allclose(moved, eyes[image.name], atol=0.03)
+    wild = guided(torn, {**places, name: np.full(3, 1e6)}, file, tmp_path)
+    assert support(wild, file) > 1.01 * before
     wrong = dict(zip(places, reversed(places.values()), strict=True))
-    for few in ({}, dict(list(places.items())[:5]), wrong):
+    # Phones give all photos one fix where there is no sky, and some the last one, of far away.
+    same = dict.fromkeys(places, np.ones(3))
+    for few in ({}, dict(list(places.items())[:5]), wrong, same, {**same, name: eyes[name]}):
         assert guided(torn, few, file, tmp_path) is torn
     assert guided(truth, places, file, tmp_path) is truth  # there is nothing better
 

@@ -96,6 +96,10 @@ def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
     assert apart(found[0]) < 0.5 * apart(start)
     monkeypatch.setattr(shading, "_STAGES", ((1, 3.0, 1),))
     assert (fit_shading(start, images, camera, masks, still=False) is not None) == moves
+    monkeypatch.setattr(shading, "_STAGES", ((1, 6.0, 5),))
+    monkeypatch.setattr(shading, "_TURNS", 6)
+    few = images[::4], camera[::4], masks[::4]  # fewer photos than turns
+    assert fit_shading(start, *few) is not None
     dark = torch.zeros_like(images)
     assert fit_shading(start, dark, camera, 0 * masks) is None
 

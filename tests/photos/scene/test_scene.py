@@ -640,33 +640,43 @@ def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
         assert not fused(scene, files, fusion.FusionSettings(mirrors=False)).mirrors
 
 
-@pytest.mark.parametrize("wall", ["pane", "a room behind", "no wall"])
+@pytest.mark.parametrize("wall", ["pane", "a room behind", "rooms alike", "no wall"])
 def test_what_panes_mirror_is_no_room_behind(room, tmp_path, monkeypatch, wall):
     """Boards seem to stand behind a part of the wall: mirrored, or there is none before it.
 
-    Or there is no wall, and boards are behind each other.
+    Or there is one, but floors have patterns of their own; or there is no wall, and boards are
+    behind each other.
     """
     monkeypatch.setattr(fusion, "_SPARSE", 1)  # photos are small
     pane = wall == "pane"
     R, t, K = rooms.cameras()
-    files = []
+    files, images = [], []
     for i in range(5):
         eye = -R[i].T @ t[i]
         places, far = rooms.seen(R[i], t[i], K)
         depths, glass = far.copy(), np.isclose(places[..., 2], rooms.WALL)
         if wall != "no wall":
-            glass &= (abs(places[..., 0]) < 1.3) & (abs(places[..., 1] - 0.2) < 0.6)
+            glass &= (abs(places[..., 0]) < 1.3) & (places[..., 1] > -0.4)
         depths[glass] = np.inf
+        if wall in ("pane", "rooms alike"):
+            down = (rooms.FLOOR - eye[1]) / np.where(glass, places[..., 1] - eye[1], -1)
+            floor = (down > 0) & (down < 1.5)
+            depths[floor] = (far * down)[floor]
         for z in (rooms.WALL + 1.2, rooms.WALL - 1.2)[: 1 if wall == "a room behind" else 2]:
             longer = (z - eye[2]) / (places[..., 2] - eye[2])
             x, y, _ = np.moveaxis(eye + (places - eye) * longer[..., None], -1, 0)
             hit = (abs(abs(x) - 0.9) < 0.3) & (abs(y - 0.3) < 0.3) & (glass | (z < rooms.WALL))
             depths[hit] = (far * longer)[hit]
+        shown = eye + (places - eye) * (np.minimum(depths, 99) / far)[..., None]
+        if pane:
+            shown[..., 2] = np.minimum(shown[..., 2], 2 * rooms.WALL - shown[..., 2])
+        images.append(rooms.painted(shown))
         inverse = 1 / depths
         planes = np.stack([inverse, *np.gradient(inverse)[::-1]], -1).astype(np.float32)
+        planes[0, 0] = 1e-10, 0, 0  # one pixel may be anywhere
         files.append(tmp_path / f"{i}.npz")
         DepthMap(planes, np.zeros(inverse.shape, np.float32), 0).save(files[-1])
-    scene = room[2]
+    scene = replace(room[2], images=tuple(images))
     cloud = fused(scene, files)
     z = cloud.points[:, 2] + scene.origin[2]
     behind = (z > 1.05 * rooms.WALL).mean()

@@ -93,7 +93,7 @@ def fit_shading(
     total, done = sum(steps for _, _, steps in _STAGES), 0
     light: _Light | None = None
     lit: tuple[_Light, _Shadows] | None = None
-    unlike: list[float] = []
+    turns, unlike = min(_TURNS, len(camera)), list[float]()
     for number, (smaller, edge, steps) in enumerate(_STAGES):
         shown, inside = (F.avg_pool2d(part[None], smaller)[0] for part in (grey, masks))
         low, high = mesh.bounding_box()
@@ -115,7 +115,7 @@ def fit_shading(
                 light = lit[0] if lit is not None else None
             if lit is None or (lit[0].along is None and not still):
                 return None
-            rows = list(range(i % _TURNS, len(camera), _TURNS))
+            rows = list(range(i % turns, len(camera), turns))
             value, pull = stage.pull(vertices, *lit, rows)
             unlike.append(value)
             leaf = u.clone().requires_grad_()
@@ -125,7 +125,7 @@ def fit_shading(
             u, *means = uniform_adam_step(u, grad, *means, step=i + 1, lr=step, betas=_BETAS)
             tell((done := done + 1) / total)
         mesh = mesh.with_vertices(shape(u).detach())
-    last = unlike[-_TURNS:]
+    last = unlike[-turns:]
     return (mesh, light.off, sum(last) / len(last)) if light is not None else None
 
 
@@ -161,7 +161,7 @@ class _Stage:
         self.creases = FlattenLoss(mesh.faces, len(mesh.vertices))
         near, far = visual.depths(mesh, camera)
         self.planes = 0.8 * near, 1.2 * far
-        self.pixels = float(masks.sum()) / _TURNS
+        self.pixels = float(masks.sum()) / min(_TURNS, len(camera))
 
     def lit(
         self, mesh: Mesh, known: _Light | None, *, moved: bool
