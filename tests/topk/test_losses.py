@@ -196,8 +196,9 @@ def test_it_and_the_mask_are_one_graph():
     logits, y = scores(4, 9).float().requires_grad_(), labels(4, 9)
     y[1] = -100
     loss = TopKCrossEntropy([0.5, 0, 0.5], m=8, check=False)
-    with pytest.raises(torch._dynamo.exc.Unsupported):
-        torch.compile(loss, backend="eager", fullgraph=True)(logits, y)
+    for network in (lambda x: loss(x, y), lambda x: soft_topk(x, 2).attribution):
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            torch.compile(network, backend="eager", fullgraph=True)(logits)
     got, want = torch.compile(loss, backend="eager", dynamic=True)(logits, y), loss(logits, y)
     for a, b in zip(*(torch.autograd.grad(x, logits) for x in (got, want)), strict=True):
         assert torch.equal(a, b)  # by the kernel
