@@ -241,6 +241,7 @@ ELSEWHERE = {
     ("Sums", "beta"),
     ("Renderer", "eps"),  # the weight of the background, in the paper
     ("sinkhorn", "epsilon"),  # the weight of the entropy, in the papers; nothing is compared
+    ("sinkhorn_barycenter", "epsilon"),
     ("sinkhorn_divergence", "epsilon"),
     ("sinkhorn_barycenter", "epsilon"),
     ("UniformAdam", "eps"),  # of Adam
