@@ -243,7 +243,6 @@ ELSEWHERE = {
     ("sinkhorn", "epsilon"),  # the weight of the entropy, in the papers; nothing is compared
     ("sinkhorn_barycenter", "epsilon"),
     ("sinkhorn_divergence", "epsilon"),
-    ("sinkhorn_barycenter", "epsilon"),
     ("UniformAdam", "eps"),  # of Adam
     ("uniform_adam_step", "eps"),
 }
