@@ -72,11 +72,6 @@ class Walk(NamedTuple):
             payload: what stands on the wires at the end.
             back: `backwards` of the network.
         """
-        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
-            if payload.device.type == "cpu":  # see `TopKCrossEntropy`: inductor makes wrong ones
-                return torch.compiler.disable(CARRY)(
-                    None, back, self.keep.flip(-1), self.swap.flip(-1), payload
-                )
         return CARRY(self.kernels, back, self.keep.flip(-1), self.swap.flip(-1), payload)
 
 

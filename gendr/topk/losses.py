@@ -162,11 +162,6 @@ class TopKCrossEntropy(nn.Module):
             TypeError: no tensors, or of the wrong dtype.
             ValueError: bad shapes, labels out of range, NaN or inf, more true labels than m.
         """
-        if torch.compiler.is_dynamo_compiling() and isinstance(self.method, NetworkSelection):
-            # With free sizes inductor (torch 2.13) makes code for the way there and back through a
-            # network that writes beyond its rows, and gradients are wrong without a word.
-            if not torch.compiler.is_exporting() and logits.device.type == "cpu":
-                return torch.compiler.disable(self.forward)(logits, target, p_k, mask)  # pyright: ignore[reportCallIssue]
         rows, shape = _rows(logits)
         known = check_mask(mask, logits, "logits")
         dense = check_tensor("target", target).is_floating_point() or target.dtype == torch.bool

@@ -87,7 +87,13 @@ def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Ten
     keep, swap = keep.detach(), swap.detach()
     mixed = torch.cat([keep * a + swap * b + moved, swap * a + keep * b - moved], 1)
     # Weights whose sum is slightly above 1 must not turn the largest number into inf.
-    return values.index_copy(1, torch.cat(layer), finite(mixed))
+    mixed, wires = finite(mixed), torch.cat(layer)
+    if not torch.compiler.is_dynamo_compiling():
+        return values.index_copy(1, wires, mixed)
+    # Of copies into expanded values inductor (torch 2.13) makes wrong code if sizes are free.
+    places = torch.arange(values.shape[1] + len(wires), device=wires.device)
+    own, new = places.split([values.shape[1], len(wires)])
+    return torch.cat([values, mixed], 1)[:, own.index_copy(0, wires, new)]
 
 
 GATES = Operator("sorting.gates", reference=gates, constant=(2,))
