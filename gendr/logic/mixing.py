@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from gendr.kernels.operator import Operator
+from gendr.logic.backends.reference import read
 from gendr.logic.backends.wires import Wires
 
 
@@ -32,7 +33,8 @@ def mixed(x: Tensor, wires: Wires, shares: Tensor, backend: str = "auto") -> Ten
 
 def _sums(wires: Wires, x: Tensor, shares: Tensor) -> Tensor:
     """The definition, differentiable any number of times; it copies the rows of all candidates."""
-    return (shares[..., None] * x[wires.inputs]).sum(0)
+    values = read(x, wires.inputs.reshape(-1)).reshape(*wires.inputs.shape, -1)
+    return (shares[..., None] * values).sum(0)
 
 
 _MIXED = Operator("logic.mixed", reference=_sums)

@@ -1,6 +1,7 @@
 """Trees of gates over images: a slow loop as the oracle, gradients, layouts, backends, errors."""
 
 import itertools
+import shutil
 
 import pytest
 import torch
@@ -173,6 +174,24 @@ def test_compiled_models():
     second(x).sum().backward()
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
+
+
+@pytest.mark.every
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+def test_inductor_with_free_sizes():
+    """It makes wrong code of the gradient of an index (torch 2.13)."""
+    torch._dynamo.reset()
+    layer, x = LogicConv2d(3, 4, 3).double(), torch.rand(10, 3, 6, 6, dtype=torch.float64)
+    graph = torch.compile(layer, dynamic=True)
+    for count in (10, 7):
+        images = x[:count].requires_grad_()
+        got, want = graph(images), layer(images)
+        torch.testing.assert_close(got, want)
+        weights = torch.rand_like(want)
+        got, want = (torch.autograd.grad(y, images, weights) for y in (got, want))
+        torch.testing.assert_close(got, want)
 
 
 def test_pools_are_the_or():
