@@ -14,6 +14,7 @@ import sqlite3
 import sys
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,6 @@ import pycolmap
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
-# How near cameras are drawn to GPS fixes, in deviations of these, whichever is better, and how
-# often; the least photos with fixes, the part of them that must agree, and to which part of how far
-# apart they are; how many times as far away as half of all a fix is wild; and which part of how far
-# apart they are deviations are at the least.
-NEAR, ROUNDS, FIXES, AGREED, OFF, WILD, EXACT = (0.08, 0.12), 3, 6, 0.75, 0.1, 20.0, 1e-3
-# By how much more of the matches must agree then, and by how many pixels they may be off.
-MORE, WIDE = 0.01, 2.0
 # How many photos must share each lens; how many points a photo must show that is placed.
 SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
@@ -151,6 +145,37 @@ def turned_share(database: Path) -> float:
     return sum(found[kind,] for kind in turned) / max(found.total(), 1)
 
 
+@dataclass(frozen=True)
+class Guidance:
+    """How GPS fixes lead cameras; see `guided`.
+
+    Attributes:
+        nearness: how far cameras may stay off fixes while these lead, in deviations of the fixes;
+            each is tried.
+        rounds: how often points are triangulated anew, led and let go.
+        least: photos with fixes.
+        agreeing: the part of these that must agree.
+        off: how far off a fix may be that agrees, in the spread of the fixes.
+        wild: how many times as far away as half of all a fix is that is left out.
+        exact: the least deviation of fixes, in their spread.
+        more: by what part more of the matches must agree afterwards.
+        pixels: how far off these matches may be.
+    """
+
+    nearness: tuple[float, ...] = (0.08, 0.12)
+    rounds: int = 3
+    least: int = 6
+    agreeing: float = 0.75
+    off: float = 0.1
+    wild: float = 20.0
+    exact: float = 1e-3
+    more: float = 0.01
+    pixels: float = 2.0
+
+
+GUIDANCE = Guidance()
+
+
 def guided(
     model: "pycolmap.Reconstruction", places: "dict[str, list[float]]", database: Path, folder: Path
 ) -> "pycolmap.Reconstruction":
@@ -167,20 +192,20 @@ def guided(
         folder: for what is triangulated.
     """
     images = [i for i in model.images.values() if i.has_pose and i.name in places]
-    if len(images) < FIXES:
+    if len(images) < GUIDANCE.least:
         return model
     wanted = np.array([places[image.name] for image in images])
     away = np.linalg.norm(wanted - np.median(wanted, 0), axis=1)
     # One wild fix would let all others agree; phones give many photos the same one.
-    near = away <= WILD * np.median(away)
+    near = away <= GUIDANCE.wild * np.median(away)
     images, wanted = [image for image, one in zip(images, near, strict=True) if one], wanted[near]
-    if len(images) < FIXES or not np.ptp(wanted, 0).any():
+    if len(images) < GUIDANCE.least or not np.ptp(wanted, 0).any():
         return model
     spread = float(np.square(wanted - wanted.mean(0)).sum(1).mean() ** 0.5)
     ransac = pycolmap.RANSACOptions()
-    ransac.max_error, ransac.random_seed = OFF * spread, 0
+    ransac.max_error, ransac.random_seed = GUIDANCE.off * spread, 0
     names = [image.name for image in images]
-    moved = pycolmap.align_reconstruction_to_locations(model, names, wanted, FIXES, ransac)
+    moved = pycolmap.align_reconstruction_to_locations(model, names, wanted, GUIDANCE.least, ransac)
     if moved is None:
         return model
     found = pycolmap.Reconstruction(model)
@@ -188,12 +213,12 @@ def guided(
     off = np.linalg.norm(
         [found.images[i.image_id].projection_center() for i in images] - wanted, axis=1
     )
-    good = off < OFF * spread
-    if good.sum() < max(FIXES, AGREED * len(images)):
+    good = off < GUIDANCE.off * spread
+    if good.sum() < max(GUIDANCE.least, GUIDANCE.agreeing * len(images)):
         return model
-    deviation = max(float(np.square(off[good]).mean() ** 0.5), EXACT * spread)
-    best, most = model, (1 + MORE) * support(model, database)
-    for k, near in enumerate(NEAR):
+    deviation = max(float(np.square(off[good]).mean() ** 0.5), GUIDANCE.exact * spread)
+    best, most = model, (1 + GUIDANCE.more) * support(model, database)
+    for k, near in enumerate(GUIDANCE.nearness):
         (place := folder / f"guided{k}").mkdir(exist_ok=True)
         fixes: list[pycolmap.PosePrior] = []
         for image, where, kept in zip(images, wanted, good, strict=True):
@@ -223,13 +248,13 @@ def led(
     options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
     guide = pycolmap.PosePriorBundleAdjustmentOptions()
     guide.alignment_ransac.random_seed = 0
-    for k in range(2 * ROUNDS):
-        if k < ROUNDS:
+    for k in range(2 * GUIDANCE.rounds):
+        if k < GUIDANCE.rounds:
             pycolmap.create_pose_prior_bundle_adjuster(options, guide, config, fixes, found).solve()
         else:
             options.ceres.loss_function_type = pycolmap.LossFunctionType.TRIVIAL
             pycolmap.bundle_adjustment(found, options)
-        if k < 2 * ROUNDS - 1:
+        if k < 2 * GUIDANCE.rounds - 1:
             found = pycolmap.triangulate_points(found, database, images, place, clear_points=True)
     return found
 
@@ -260,7 +285,9 @@ def support(model: "pycolmap.Reconstruction", database: Path) -> float:
             x, y = (rays[i][found.inlier_matches[:, k]] for k, i in enumerate(pair))
             lines = np.c_[(x @ essential.T)[:, :2], (y @ essential)[:, :2]]
             off = ((x @ essential.T) * y).sum(1) ** 2 / np.maximum((lines**2).sum(1), 1e-300)
-            wide = WIDE / min(model.cameras[each.camera_id].mean_focal_length() for each in (a, b))
+            wide = GUIDANCE.pixels / min(
+                model.cameras[each.camera_id].mean_focal_length() for each in (a, b)
+            )
             total += float((1 - off / wide**2).clip(0).sum())
     return total
 
