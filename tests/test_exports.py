@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 from itertools import product
 
 import numpy as np
@@ -179,6 +180,19 @@ def test_onnx_runtime_gives_what_torch_gives(name):
     given = zip(session.get_inputs(), others, strict=True)
     (found,) = session.run(None, {one.name: t.numpy() for one, t in given})
     np.testing.assert_allclose(found, module(*others).detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.every
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@for_each(name=["rank bitonic", "matrix", "rank softsort", "logic"])
+def test_aot_inductor_gives_what_torch_gives(name, tmp_path):
+    module, args, others, free = made(name)
+    program = torch.export.export(module, args, dynamic_shapes=free)
+    path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "a.pt2"))
+    found = torch._inductor.aoti_load_package(path)(*others)
+    torch.testing.assert_close(found, module(*others), rtol=1e-5, atol=1e-5)
 
 
 def test_ties_have_a_chance_of_a_half_in_the_form_that_onnx_has_of_angles(monkeypatch):

@@ -88,7 +88,7 @@ def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Ten
     mixed = torch.cat([keep * a + swap * b + moved, swap * a + keep * b - moved], 1)
     # Weights whose sum is slightly above 1 must not turn the largest number into inf.
     mixed, wires = finite(mixed), torch.cat(layer)
-    if not torch.compiler.is_dynamo_compiling():
+    if not torch.compiler.is_compiling():
         return values.index_copy(1, wires, mixed)
     # Of copies into expanded values inductor (torch 2.13) makes wrong code if sizes are free.
     places = torch.arange(values.shape[1] + len(wires), device=wires.device)
