@@ -1,4 +1,8 @@
-"""Helpers that let our code run under `torch.compile`, `torch.func`, autocast and CUDA graphs."""
+"""Helpers that let our code run under `torch.compile`, `torch.func`, autocast and CUDA graphs.
+
+Caches too, of objects (`once`, `lazy`) and of tensors (`cached`, `TensorCache`): what is made while
+somebody traces belongs to the trace, and may not be kept.
+"""
 
 from __future__ import annotations
 

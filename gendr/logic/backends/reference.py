@@ -29,7 +29,7 @@ def read(x: Tensor, wires: Tensor) -> Tensor:
     """The features [N, B] that gates read, of x [F, B].
 
     In graphs on a CPU by a product, or outside the graph: where sizes are free, the gradient that
-    inductor (torch 2.13) makes of an index is wrong, and writes beyond its rows.
+    inductor (torch 2.13) makes of an index is wrong.
     """
     is_safe = x.device.type != "cpu" or torch.compiler.is_exporting()
     if is_safe or not torch.compiler.is_dynamo_compiling():
