@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
+# Windows does not replace a file while another program reads it, such as `gendr view` or what looks
+# for viruses: seconds to wait before the next attempt.
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6) if os.name == "nt" else ()
 
 
 def write_whole(path: Path, content: Content) -> None:
@@ -49,11 +53,22 @@ def write_all(contents: Mapping[Path, Content]) -> None:
                 os.fsync(file.fileno())  # else a crash could leave an empty file
         for new, path in moves.items():
             with _named(path):
-                new.replace(path)
+                _move(new, path)
     finally:
         for new in moves:
             with suppress(OSError):
                 new.unlink()
+
+
+def _move(new: Path, path: Path) -> None:
+    for wait in _WAITS:
+        try:
+            new.replace(path)
+        except PermissionError:
+            time.sleep(wait)
+        else:
+            return
+    new.replace(path)
 
 
 def _made(write: Callable[[BinaryIO], object]) -> bytes:

@@ -20,7 +20,7 @@ import torch
 import gendr
 from building import site
 from gendr import relaxed, sorting, topk
-from gendr._common import arrays, tracing
+from gendr._common import arrays, files, tracing
 from gendr._common.arrays import read_array, read_arrays
 from gendr._common.checks import (
     check_choice,
@@ -472,6 +472,27 @@ def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, what):
     assert of_checkpoint.value.filename == str(b)
     assert a.read_bytes() == b.read_bytes() == b"old"
     assert names(tmp_path) == ["a", "b"]
+
+
+def test_a_file_that_others_read_is_replaced_when_they_have_done(tmp_path, monkeypatch):
+    """Windows refuses while one is open."""
+    attempts, replace = [], Path.replace
+
+    def refused(self, target):
+        attempts.append(target)
+        if len(attempts) in (1, 2, 4, 5, 6):
+            raise PermissionError(errno.EACCES, "Access is denied", str(self))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", refused)
+    monkeypatch.setattr(files, "_WAITS", (0.0, 0.0))
+    write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    with pytest.raises(PermissionError, match="Access is denied") as caught:
+        write_whole(tmp_path / "a", b"newer")
+    assert caught.value.filename == str(tmp_path / "a")
+    assert names(tmp_path) == ["a"]
+    assert len(attempts) == 6
 
 
 # -------------------------------------------------------------------------------------------------

@@ -184,7 +184,8 @@ def find_cameras(
     """
     if find_spec("pycolmap") is None:
         raise RuntimeError(
-            "photos without cameras need pycolmap, which is not installed: pip install pycolmap"
+            "photos without cameras need pycolmap, which is not installed: pip install pycolmap; for "
+            "Linux on ARM it has no wheels: run gendr cameras on another machine"
         )
     root = Path(folder)
     photos = _different(list_photos(root))
@@ -431,24 +432,23 @@ def _run(work: Path, count: int, tell: Tell) -> None:
     """
     command = [sys.executable, str(Path(__file__).with_name("structure.py")), str(work)]
     stage, done, pairs = "features", 0.0, 1
-    log = work / "log.txt"
-    with log.open("wb") as errors:
+    log, told = work / "log.txt", work / "told.txt"
+    # Told in a file: Windows has no pipe that is read without waiting before Python 3.12.
+    with log.open("wb") as errors, told.open("wb") as output, told.open("rb") as said:
         # Threads of OpenMP within those of COLMAP would find other matches from run to run.
         threads = {"OPENBLAS_NUM_THREADS": str(num_threads()), "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, **threads}
+            command, stdout=output, stderr=errors, env={**os.environ, **threads}
         )
-        assert process.stdout is not None  # for the type checker
-        os.set_blocking(process.stdout.fileno(), False)
         text = b""
         try:
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.2)
-                text += process.stdout.read() or b""
+                text += said.read()
                 *lines, text = text.split(b"\n")
                 for line in lines:
-                    word, _, number = line.decode(errors="replace").partition(" ")
+                    word, _, number = line.decode(errors="replace").strip().partition(" ")
                     if word in _STAGES and number.isdigit():
                         stage, done = word, int(number) / count
                     elif word == "pairs":
@@ -464,7 +464,6 @@ def _run(work: Path, count: int, tell: Tell) -> None:
         finally:
             process.kill()
             process.wait()
-            process.stdout.close()
     if process.returncode or not (work / "result.json").is_file():
         last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
         raise RuntimeError(f"pycolmap failed ({process.returncode}): {last[0][:200]}")
@@ -473,7 +472,7 @@ def _run(work: Path, count: int, tell: Tell) -> None:
 def _rows(work: Path, table: str) -> int:
     """How many rows a table of the features has by now."""
     with suppress(sqlite3.Error):
-        place = f"file:{work / 'features.db'}?mode=ro"
+        place = f"{(work / 'features.db').as_uri()}?mode=ro"
         with closing(sqlite3.connect(place, uri=True, timeout=0.1)) as base:
             return int(base.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
     return 0
