@@ -184,8 +184,8 @@ def find_cameras(
     """
     if find_spec("pycolmap") is None:
         raise RuntimeError(
-            "photos without cameras need pycolmap, which is not installed: pip install pycolmap; for "
-            "Linux on ARM it has no wheels: run gendr cameras on another machine"
+            "photos without cameras need pycolmap, which is not installed: pip install pycolmap; "
+            "for Linux on ARM it has no wheels: run gendr cameras on another machine"
         )
     root = Path(folder)
     photos = _different(list_photos(root))
