@@ -1,12 +1,13 @@
-"""The device of what is given counts, not torch's default one; that of sorts: tests/sorting."""
+"""The device and dtype of what is given count, not torch's default ones; see tests/sorting."""
 
 import pytest
 import torch
 
 import gendr
 import gendr.primitives as dr
-from gendr import logic, losses, relaxed, soft, transport
+from gendr import logic, losses, relaxed, soft, topk, transport
 from gendr.photos.splatting import from_points
+from support.operators import entries, graded
 
 
 @gendr.relax
@@ -71,3 +72,22 @@ def test_the_default_device_does_not_count(calls, drawn):
         finally:
             torch.set_default_device(None)
     assert wrong == {}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_default_dtype_does_not_count(calls, drawn):
+    cases = {name: lambda case=case: graded(*case) for name, case in entries().items()}
+    wide = torch.rand(2, 3000)
+    cases["definition"] = lambda: [topk.soft_topk_mask(wide, 900, "uniform", backend="reference")]
+    cases |= {name: lambda name=name: [calls[name]()] for name in ("primitives", "path", "logic")}
+    for name, case in drawn(cases.items(), 3):
+        torch.manual_seed(0)
+        want = case()
+        for dtype in (torch.float64, torch.bfloat16):
+            torch.set_default_dtype(dtype)
+            torch.manual_seed(0)
+            try:
+                found = case()
+            finally:
+                torch.set_default_dtype(torch.float32)
+            torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5, msg=f"{name}, {dtype}")

@@ -174,7 +174,7 @@ def interpolation_weights(
         space = (sides * ray.unsqueeze(1)).sum(-1)
         edges = clip[:, 1:] - clip[:, :1]
         volume = (torch.linalg.cross(edges[:, 0], edges[:, 1]) * clip[:, 0]).sum(-1, keepdim=True)
-        space = space * torch.where(volume < 0, -1.0, 1.0)
+        space = torch.where(volume < 0, -space, space)
         total = space.sum(-1, keepdim=True)  # <= 0 only beyond the horizon of the face's plane
         # As `has_area` on the screen; sizes are relative to those of homogeneous corners.
         size = clip.abs().sum(-1).amax(-1, keepdim=True)

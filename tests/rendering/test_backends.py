@@ -484,6 +484,22 @@ def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 
+@for_each(far=[1e17, -1e19, 1e30], side=[0, 1])
+def test_a_texture_that_is_looked_up_far_away(far, side):
+    """As integers such places were all alike: gradients were written beyond their memory."""
+    uvs = torch.tensor([[0.1, 0.2], [0.9, 0.1], [0.5, 0.8]], dtype=torch.float64)
+    uvs[2, side] = far
+    texture = torch.rand(8, 8, 3).double().requires_grad_()
+    corners = torch.tensor([[-1.0, -1, 0], [1, -1, 0], [0, 1, 0]], dtype=torch.float64)
+    face = torch.arange(3)[None]
+    mesh = gendr.Mesh(corners, face, uvs=uvs, face_uvs=face, texture=texture)
+    results = []
+    for backend in ("cpu", "reference"):
+        rgb = Renderer(64, backend=backend)(mesh, look_at(3.0, 0.0, 0.0, dtype=torch.float64)).rgb
+        results.append((rgb.detach(), *torch.autograd.grad(rgb.sum(), texture)))
+    torch.testing.assert_close(*results)
+
+
 def test_only_what_is_read_is_computed(monkeypatch):
     def refuse(*args):
         raise AssertionError("not asked for")

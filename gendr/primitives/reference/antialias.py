@@ -83,9 +83,8 @@ def crossed(borders: Borders, rast: Tensor, pos: Tensor) -> Tensor:
             active = active & (rows < scene.height - 1)
         xs, ys = torch.broadcast_tensors(x, y[:, None])
         at = torch.stack([xs, ys], -1)[None]
-        step = torch.where(front[..., None], 1.0, -1.0) * at.new_tensor(
-            [2 / scene.width, 0.0] if axis == 0 else [0.0, 2 / scene.height]
-        )
+        unit = at.new_tensor((2 / scene.width, 0.0) if axis == 0 else (0.0, 2 / scene.height))
+        step = torch.where(front[..., None], unit, -unit)
         begin = torch.where(front[..., None], at, at - step)
         along, side = axis, 1 - axis  # the coordinate along the line, and that which is constant
         triangle = here.clamp(min=0)

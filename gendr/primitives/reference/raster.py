@@ -42,7 +42,7 @@ def planes_of(corners: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]
     sums = torch.stack([p.abs() + q.abs() for p, q in pairs], -1)
     rounding = 8 * torch.finfo(torch.float64).eps * (a[:, [0, 1, 3]].abs() * sums).sum(-1)
     solid = (det.abs() > rounding)[:, None]
-    edges = edges * torch.where(det > 0, 1.0, -1.0)[:, None, None] * size
+    edges = torch.where((det > 0)[:, None, None], edges, -edges) * size
     z = torch.stack([a[:, 2], b[:, 2], c[:, 2]], 1)
     depth = (edges * z[..., None]).sum(1) / torch.where(solid, (det.abs() * size[2])[:, None], 1.0)
     none = corners.new_tensor([0.0, 0.0, -1.0])

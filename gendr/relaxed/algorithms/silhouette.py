@@ -136,7 +136,7 @@ def _sides(points: Tensor, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     square = torch.where(square > 0, square, 1.0)
     area = (edge[..., 0, 0] * edge[..., 1, 1] - edge[..., 0, 1] * edge[..., 1, 0]).detach()
     cross = edge[..., 0] * to_point[..., 1] - edge[..., 1] * to_point[..., 0]
-    heights = cross / square.sqrt() * torch.where(area < 0, -1.0, 1.0)[..., None]
+    heights = torch.where((area < 0)[..., None], -cross, cross) / square.sqrt()
     along = ((edge * to_point).sum(-1) / square).detach()
     return heights, along, area
 

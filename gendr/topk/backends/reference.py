@@ -202,7 +202,7 @@ def _uniform(x: Tensor, k: Tensor) -> Tensor:
     kth = _kth_largest(x, k)
     y = (x - kth).clamp(-3, 3).sort(dim=-1).values
     bends, order = torch.cat([y - 1, y + 1], -1).sort(dim=-1)
-    slopes = torch.where(order < n, 0.5, -0.5).cumsum(-1)
+    slopes = ((order < n).to(x) - 0.5).cumsum(-1)
     fallen = (slopes[..., :-1] * bends.diff(dim=-1)).cumsum(-1)
     fallen = torch.nn.functional.pad(fallen, (1, 0))  # n minus the sum, at every bend
     at = (fallen < n - k).sum(-1, keepdim=True).clamp(1, 2 * n - 1)

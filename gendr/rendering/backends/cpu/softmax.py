@@ -191,7 +191,7 @@ def _single_forward(
     depths = np.array(
         [number_of(rate), float(attributes[:, colours.DEPTH : colours.COLOUR].min()), look.backdrop]
     )
-    out = torch.empty(pixels, 3, device="cpu"), torch.empty(pixels, device="cpu")
+    out = kept.new_empty(pixels, 3), kept.new_empty(pixels)
     run(
         colours.softmax_tiles, rows, tables.corners, tables.offsets, tables.boxes, tables.images,
         (size.height, size.width), tuple(formulas_of(coverage, Max(), slopes=False, single=True)),

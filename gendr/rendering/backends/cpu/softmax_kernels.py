@@ -83,6 +83,7 @@ RECORD = 5
 # (not wrapped), its width and height. A face without a patch (width 0) keeps records instead.
 LEFT, TOP, ACROSS, DOWN = 0, 1, 2, 3
 PATCH_COLUMNS = 4
+_FAR = 2.0**40  # texels away; farther, rounding could leave a patch, and integers end
 # Columns of the working memory of a block, all in one array like its points: the weights of the
 # corners; z_bg - z; exp(e) as a factor and a power of 2; red, green and blue of the corner colours
 # and of the texture; factor and highlight of the light.
@@ -287,7 +288,7 @@ def _four_texels(x, y, start, height, width):
 
     Textures repeat beyond their borders.
     """
-    x0, y0 = math.floor(x), math.floor(y)
+    x0, y0 = np.floor(x), np.floor(y)
     left, top = int(x0), int(y0)
     left = left if 0 <= left < width else left % width
     top = top if 0 <= top < height else top % height
@@ -383,7 +384,7 @@ def _ask(i, stop, f, us, vs, height, width, parts, asked):
         blue = parts[_G_BLUE + k] * parts[_BLUE + k] * factor
         x, y = _look(us, vs, parts, k, height, width)
         if across > 0:
-            x0, y0 = math.floor(x), math.floor(y)
+            x0, y0 = np.floor(x), np.floor(y)
             at = slot + 3 * ((int(y0) - top) * across + int(x0) - left)
             fx, fy = x - x0, y - y0
             _add(memory, at, (1.0 - fx) * (1.0 - fy), red, green, blue)
@@ -721,12 +722,13 @@ def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
         u0, u1, u2 = _corner_values(attributes, f, UV, 2)
         v0, v1, v2 = _corner_values(attributes, f, UV + 1, 2)
         # One more texel on every side covers rounding.
-        left = math.floor(min(u0, u1, u2) * width - 1.5)
-        right = math.floor(max(u0, u1, u2) * width + 0.5)
-        top = math.floor((1.0 - max(v0, v1, v2)) * height - 1.5)
-        bottom = math.floor((1.0 - min(v0, v1, v2)) * height + 0.5)
+        left = np.floor(min(u0, u1, u2) * width - 1.5)
+        right = np.floor(max(u0, u1, u2) * width + 0.5)
+        top = np.floor((1.0 - max(v0, v1, v2)) * height - 1.5)
+        bottom = np.floor((1.0 - min(v0, v1, v2)) * height + 0.5)
         across, down = right - left + 2.0, bottom - top + 2.0
-        if 3.0 * across * down <= RECORD * float(fragments):
+        near = min(left, top) > -_FAR and max(right, bottom) < _FAR
+        if near and 3.0 * across * down <= RECORD * float(fragments):
             patches[f, LEFT], patches[f, TOP] = int(left), int(top)
             patches[f, ACROSS], patches[f, DOWN] = int(across), int(down)
             needed[f] = 3 * patches[f, ACROSS] * patches[f, DOWN]
