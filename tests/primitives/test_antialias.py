@@ -174,6 +174,16 @@ def test_boost_is_a_factor_of_the_gradient_only():
         torch.testing.assert_close(3 * results[0][k], results[1][k])
 
 
+@for_each(axis=[0, 1], far=[1e25, -1e25])
+def test_edges_far_outside_are_nowhere(axis, far):
+    """As integers such places are anything, such as the least one, and a loop had no end."""
+    pos, tri = shape(3)
+    corners = torch.eye(4).double()[[3, 3, 3]]
+    corners[:, axis], corners[:, 1 - axis] = far * torch.arange(1, 4), torch.tensor([0.0, 0.5, 0.1])
+    both = torch.cat([pos, corners[None]], 1), torch.cat([tri, len(pos[0]) + torch.arange(3)[None]])
+    assert torch.equal(mask(both[0], both[1].int(), (20, 20)), mask(pos, tri, (20, 20)))
+
+
 def test_half_edges_are_linked_as_a_sort_says():
     g = torch.Generator().manual_seed(5)
     for count, vertices in ((1, 3), (40, 6), (300, 100)):

@@ -158,6 +158,9 @@ def test_masks_are_where_faces_are_seen(near, backend):
         renderer = gendr.Renderer((20, 30), "heaviside", "max", backend=backend, near=near, far=9.0)
         if backend == "cpu" or count == 1:
             scenes.append((renderer, ball, around))
+    aside = torch.tensor([[7e17, 0, 0], [8e17, 0.5, 0], [9e17, 0.1, 0]])
+    corners, more = torch.cat([plane, aside]), len(plane) + torch.arange(3)[None]
+    scenes.append((scenes[0][0], Mesh(corners, torch.cat([grid.faces, more])), camera))
     for renderer, mesh, cameras in scenes:
         out, again = renderer(mesh, cameras), renderer(mesh, cameras)
         expected = out.face_id >= 0

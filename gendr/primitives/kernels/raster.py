@@ -170,9 +170,14 @@ def owns(p, q):
 @inner()
 def pixels(low, high, n):
     """(first, last) of the n pixels whose centres lie in an interval of NDC."""
-    low = math.ceil(max((low * n + n - 1) * 0.5 - MARGIN, 0.0))
-    high = math.floor(min((high * n + n - 1) * 0.5 + MARGIN, n - 1.0))
-    return low, high
+    return whole((low * n + n - 1) * 0.5, (high * n + n - 1) * 0.5, n)
+
+
+@inner()
+def whole(low, high, n):
+    """(first, last) of n pixels in an interval, which may end beyond what integers hold."""
+    low, high = max(low - MARGIN, 0.0), min(high + MARGIN, n - 1.0)
+    return math.ceil(min(low, float(n))), math.floor(max(high, -1.0))
 
 
 @inner()
@@ -369,10 +374,8 @@ def cover(pos, tri, places, height, width, image):
         u, v, w = tri[t, 0], tri[t, 1], tri[t, 2]
         x0, x1, x2 = places[u, 0], places[v, 0], places[w, 0]
         y0, y1, y2 = places[u, 1], places[v, 1], places[w, 1]
-        j0 = math.ceil(max(min(x0, x1, x2) - MARGIN, 0.0))
-        j1 = math.floor(min(max(x0, x1, x2) + MARGIN, width - 1.0))
-        i0 = math.ceil(max(min(y0, y1, y2) - MARGIN, 0.0))
-        i1 = math.floor(min(max(y0, y1, y2) + MARGIN, height - 1.0))
+        j0, j1 = whole(min(x0, x1, x2), max(x0, x1, x2), width)
+        i0, i1 = whole(min(y0, y1, y2), max(y0, y1, y2), height)
         turn = 1.0 if (x1 - x0) * (y2 - y0) > (x2 - x0) * (y1 - y0) else -1.0
         for i in range(i0, i1 + 1):
             row = (height - 1 - i) * width
