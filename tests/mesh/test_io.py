@@ -458,6 +458,17 @@ def test_damaged_obj(tmp_path, line, message):
     fails(tmp_path / "m.obj", message)
 
 
+@for_each(number=["nan", "inf"], images=["ab", "aa"])
+def test_uvs_that_are_no_numbers(tmp_path, number, images):
+    text = "".join(f"newmtl {name}\nmap_Kd {name}.png\n" for name in "ab")
+    (tmp_path / "m.mtl").write_text(text)
+    for name in "ab":
+        Image.new("RGB", (2, 2)).save(tmp_path / f"{name}.png")
+    faces = "".join(f"usemtl {name}\nf 1/1 2/1 3/2\n" for name in images)
+    (tmp_path / "m.obj").write_text(f"mtllib m.mtl\n{SQUARE}vt 0 0\nvt {number} 0\n{faces}")
+    fails(tmp_path / "m.obj", "is damaged: uvs must be finite")
+
+
 def test_points_without_faces(tmp_path):
     head = "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\n"
     (tmp_path / "m.ply").write_text(head + "property float z\nend_header\n0 0 0\n")
