@@ -92,7 +92,8 @@ def test_names_of_outputs(photos, names):
 def test_masks_of_photos(tmp_path, photos, masks, found):
     """In the folder masks, and in another; what is made for photos is found again."""
     touch(tmp_path / "p", *photos)
-    for folder, given in ((tmp_path / "p/masks", None), (tmp_path / "m", tmp_path / "m")):
+    places = ("p/mask", None), ("p/masks", None), ("m", tmp_path / "m")
+    for folder, given in ((tmp_path / place, given) for place, given in places):
         touch(folder, *masks)
         of = Masks(tmp_path / "p", given)
         if found is None:

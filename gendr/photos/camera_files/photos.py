@@ -16,8 +16,8 @@ from gendr._common.texts import folded
 from gendr.mesh.images import HEIC
 
 __all__ = [
-    "IMAGES", "SMALLER", "UNREAD", "Index", "Masks", "is_inside", "is_photo", "mask_beside",
-    "output_names", "within",
+    "IMAGES", "MASKS", "SMALLER", "UNREAD", "Index", "Masks", "is_inside", "is_photo",
+    "mask_beside", "output_names", "within",
 ]  # fmt: skip
 
 IMAGES = (
@@ -29,6 +29,8 @@ UNREAD = (
     ".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".jxl",
     ".exr", ".hdr",
 )  # fmt: skip
+# Folders of masks.
+MASKS = ("masks", "mask")
 # Where the photos of a folder lie, if a file of cameras does not say it: COLMAP and NeRF, NeuS,
 # 3DGS (before it undoes the lens), Record3D, Polycam, the folder itself; then smaller copies, by
 # which alone some data sets come (DL3DV, mip-NeRF 360).
@@ -104,8 +106,8 @@ class Masks:
     """The masks of photos: the images of the same name in a folder of their own.
 
     Args:
-        root: The folder of the photos, whose masks are in its folder `masks`, or in one beside
-            the folder of the photo.
+        root: The folder of the photos, whose masks are in its folder `masks` or `mask`, or in one
+            beside the folder of the photo.
         folder: Another folder of masks.
     """
 
@@ -143,10 +145,11 @@ class Masks:
         raise ValueError(f"no mask for {image} in {folders[0]}; want {image.stem}.png there")
 
     def _beside(self, image: Path) -> list[Path]:
-        folders = {self.root / "masks"}
+        places = [self.root]
         if is_inside(image.parent.parent, self.root):
-            folders.add(image.parent.parent / "masks")
-        return sorted(folder for folder in folders if folder.is_dir() and folder != image.parent)
+            places.append(image.parent.parent)
+        folders = dict.fromkeys(place / name for name in MASKS for place in places)
+        return [folder for folder in folders if folder.is_dir() and folder != image.parent]
 
     def _checked(self, mask: Path) -> Path:
         return mask if self.folder is not None else within(mask, self.root)

@@ -34,7 +34,7 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, UnreadableImageError, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo, mask_beside
+from gendr.photos.camera_files.photos import MASKS, UNREAD, Index, Masks, is_photo, mask_beside
 from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.upright import SIDES, upwards
@@ -132,7 +132,7 @@ def list_photos(folder: Path) -> list[Path]:
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
     if not any(is_photo(p) for p in place.iterdir()):
-        below = [place for place in Index(folder).places() if place.name != "masks"]
+        below = [place for place in Index(folder).places() if place.name not in MASKS]
         if len(below) > 1:
             names = ", ".join(str(each.relative_to(folder)) for each in below[:_NAMED])
             raise ValueError(
