@@ -401,9 +401,11 @@ def test_what_is_no_mesh_file(tmp_path):
         fails(tmp_path / f"gone.{ending}", "no mesh file at", FileNotFoundError)
     for name in ("m.objj", "m.fbx", "m", "m.txt"):
         (tmp_path / name).write_text(SQUARE + "f 1 2 3")
-        fails(tmp_path / name, r"must end in one of .*\.obj.*; Blender or MeshLab save")
+        fails(tmp_path / name, r"must end in one of .*\.obj.*; Blender or MeshLab save .* as GLB")
         with pytest.raises(ValueError, match="must end in one of"):
             cube().save(tmp_path / name)
+    (tmp_path / "m.las").write_bytes(b"LASF")
+    fails(tmp_path / "m.las", "got the extension '.las'; CloudCompare saves points as PLY")
     (tmp_path / "m.obj").mkdir()
     fails(tmp_path / "m.obj", "is a folder")
 
