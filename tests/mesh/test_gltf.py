@@ -240,10 +240,12 @@ def test_factor_times_texture_is_linear(tmp_path):
     coloured, _ = loaded(gltf.coloured(), tmp_path)
     assert coloured.unlit
     assert coloured.face_colors is None
-    file.tree["asset"]["generator"] = "https://github.com/mikedh/trimesh"
-    same, notes = loaded(file, tmp_path)
-    assert "by trimesh, which writes sRGB where glTF has linear ones" in notes
-    assert_close(same.vertex_colors, mesh.vertex_colors)
+    for generator in ("https://github.com/mikedh/trimesh", "FBX2glTF v0.9.7"):
+        file.tree["asset"]["generator"] = generator
+        same, notes = loaded(file, tmp_path)
+        name = generator.split("/")[-1].split(" ")[0]
+        assert f"by {name}, which writes sRGB where glTF has linear ones" in notes
+        assert_close(same.vertex_colors, mesh.vertex_colors)
 
 
 def test_textures_lie_as_their_transforms_say(tmp_path):
