@@ -50,12 +50,19 @@ QUARTERS = {3: 2, 6: 1, 8: 3}
 UNDONE = {6: 8, 8: 6}
 # TIFF 6.0: ImageWidth, ImageLength.
 _WIDTH, _LENGTH = 256, 257
-# Red, green and blue of BT.2020, Display P3 and Adobe RGB, as x, y of CIE 1931; white is D65.
+# White, red, green and blue of sRGB, BT.2020, Display P3 and Adobe RGB, as x, y of CIE 1931.
+_D65 = (0.3127, 0.329)
 _PRIMARIES: dict[int | str, tuple[tuple[float, float], ...]] = {
-    9: ((0.708, 0.292), (0.17, 0.797), (0.131, 0.046)),
-    12: ((0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
-    "R03": ((0.64, 0.33), (0.21, 0.71), (0.15, 0.06)),
+    1: (_D65, (0.64, 0.33), (0.3, 0.6), (0.15, 0.06)),
+    9: (_D65, (0.708, 0.292), (0.17, 0.797), (0.131, 0.046)),
+    12: (_D65, (0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
+    "R03": (_D65, (0.64, 0.33), (0.21, 0.71), (0.15, 0.06)),
 }
+# Curves that are powers: BT.470 M and BT.470 BG, and linear light.
+_POWERS = {4: 2.2, 5: 2.8, 8: 1.0}
+# Matrix of Bradford, for other whites (ICC.1:2022, annex E).
+_BRADFORD = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
+_D50 = (0.9642, 1.0, 0.8249)
 _INTEROP = 0xA005  # a directory of EXIF, where 1 is InteroperabilityIndex
 # Profiles that change no colour by more of 255 are of sRGB.
 _SAME = 3
@@ -150,13 +157,14 @@ def open_photo(
 def _profile(path: Path, image: Image) -> bytes | None:
     """The ICC profile of an opened image; None for sRGB, and of one that has no colours.
 
-    Without one, of the colours that its header names: numbers of ITU-T H.273, tables 2 and 3, and
-    those of the Design rule for Camera File system (DCF 2.0), Adobe RGB.
+    Without one, of the colours that its header names: numbers of ITU-T H.273, tables 2 and 3, those
+    of the Design rule for Camera File system (DCF 2.0), Adobe RGB, and cHRM and gAMA of a PNG.
 
     Raises:
         UnreadableImageError: if it is brighter than white: PQ and HLG are no sRGB.
     """
     kind: int | str = 0
+    curve, power = 0, None
     if image.format in ("HEIF", "AVIF", "PNG"):
         with path.open("rb") as file:
             head = file.read(1 << 16).partition(b"IDAT")[0]
@@ -167,10 +175,11 @@ def _profile(path: Path, image: Image) -> bytes | None:
                 f"{path} is a photo of high dynamic range (PQ or HLG); save it as JPEG, which is "
                 "sRGB"
             )
+        power = _POWERS.get(curve)
     elif image.format in ("JPEG", "MPO", "TIFF"):
         with suppress(Exception):  # of anything that programs write there
             if image.getexif().get_ifd(_INTEROP).get(1) == "R03":
-                kind = "R03"
+                kind, power = "R03", 563 / 256
     if image.mode not in ("RGB", "RGBA", "P", "CMYK"):
         return None
     profile = image.info.get("icc_profile")
@@ -179,32 +188,47 @@ def _profile(path: Path, image: Image) -> bytes | None:
             "photos in CMYK, inks of a printer, have no profile that says which: their colours are "
             "a guess; save them as sRGB"
         )
-    return profile or _made_profile(kind)
+    points = _PRIMARIES.get(kind, _PRIMARIES[1])
+    if image.format == "PNG" and not curve and "srgb" not in image.info:
+        given = image.info.get("chromaticity", ())
+        if len(given) == 8:
+            points = tuple(zip(given[::2], given[1::2], strict=True))
+        gamma = image.info.get("gamma", 0)
+        # Beside its primaries this stands for the curve of sRGB (PNG, 3rd edition, 11.3.2.2).
+        usual = abs(gamma - 0.45455) < 1e-3 and np.allclose(points, _PRIMARIES[1], 0, 1e-3)
+        power = 1 / gamma if gamma > 0 and not usual else None
+    return profile or _made_profile(points, power)
 
 
 @lru_cache
-def _made_profile(kind: int | str) -> bytes | None:
-    """A profile of primaries: Pillow's of sRGB with another matrix, and of Adobe RGB its gamma."""
-    if kind not in _PRIMARIES:
-        return None
+def _made_profile(points: tuple[tuple[float, float], ...], power: float | None) -> bytes | None:
+    """A profile: Pillow's of sRGB with other primaries, and a power as its curve, if one is given.
+
+    None for sRGB, and for what is no white with three primaries.
+    """
     from PIL import ImageCms
 
-    def xyz(points: Any) -> Array:  # of chromaticities x, y
-        x, y = np.array(points).T
-        return np.stack([x, y, 1 - x - y]) / y
-
-    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
-    tags = {data[at : at + 4].decode(): int.from_bytes(data[at + 4 : at + 8], "big")
-            for at in range(132, 132 + 12 * data[131], 12)}  # fmt: skip
-    adapt = np.frombuffer(data, ">i4", 9, tags["chad"] + 8).reshape(3, 3) / 65536  # D65 to D50
-    columns = xyz(_PRIMARIES[kind])
-    columns = adapt @ (columns * np.linalg.solve(columns, xyz([(0.3127, 0.329)])[:, 0]))
-    for name, column in zip(("rXYZ", "gXYZ", "bXYZ"), columns.T, strict=True):
-        data[tags[name] + 8 : tags[name] + 20] = np.round(column * 65536).astype(">i4").tobytes()
-    if kind == "R03":  # parametricCurveType 0: a power
-        at = tags["rTRC"] + 8  # that of all
-        data[at : at + 8] = bytes(4) + round(563 / 256 * 65536).to_bytes(4, "big")
-    return bytes(data)
+    x, y = np.array(points).T
+    if power is None and np.allclose(points, _PRIMARIES[1], 0, 1e-3):
+        return None
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError, OverflowError):
+        xyz = np.stack([x, y, 1 - x - y]) / y
+        seen = np.array(_BRADFORD) @ np.stack([xyz[:, 0], _D50], 1)  # white, and that of profiles
+        adapt = np.linalg.solve(_BRADFORD, (seen[:, 1] / seen[:, 0])[:, None] * np.array(_BRADFORD))
+        columns = xyz[:, 1:] * np.linalg.solve(xyz[:, 1:], xyz[:, 0])
+        columns = np.round(adapt @ columns * 65536)
+        if not (np.abs(columns) < 1 << 31).all():
+            return None
+        data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+        tags = {data[at : at + 4].decode(): int.from_bytes(data[at + 4 : at + 8], "big")
+                for at in range(132, 132 + 12 * data[131], 12)}  # fmt: skip
+        for name, column in zip(("rXYZ", "gXYZ", "bXYZ"), columns.T, strict=True):
+            data[tags[name] + 8 : tags[name] + 20] = column.astype(">i4").tobytes()
+        if power is not None:  # parametricCurveType 0: a power
+            at = tags["rTRC"] + 8  # that of all
+            data[at : at + 8] = bytes(4) + round(power * 65536).to_bytes(4, "big")
+        return bytes(data)
+    return None
 
 
 def _in_srgb(image: Image, profile: bytes) -> Image:

@@ -427,6 +427,13 @@ def test_damaged_ply(tmp_path, old, new, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_ply_by_aspose_is_named(tmp_path):
+    """Version 26.9 writes -x -y -z; findings/mirrored_ply_of_aspose.sh."""
+    text = ply([("int", "vertex_indices", [[0, 1, 2, 3]])]).decode()
+    text = text.replace("\nelement", "\ncomment Exported by Aspose.3D 26.9.0\nelement", 1)
+    load(tmp_path / "m.ply", text, "mirrors PLY through the origin")
+
+
 def test_a_ply_without_faces_says_what_it_is(tmp_path):
     for columns, what in (
         ([], "4 points"),

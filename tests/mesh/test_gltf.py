@@ -240,10 +240,12 @@ def test_factor_times_texture_is_linear(tmp_path):
     coloured, _ = loaded(gltf.coloured(), tmp_path)
     assert coloured.unlit
     assert coloured.face_colors is None
-    file.tree["asset"]["generator"] = "https://github.com/mikedh/trimesh"
-    same, notes = loaded(file, tmp_path)
-    assert "by trimesh, which writes sRGB where glTF has linear ones" in notes
-    assert_close(same.vertex_colors, mesh.vertex_colors)
+    for generator in ("https://github.com/mikedh/trimesh", "FBX2glTF v0.9.7"):
+        file.tree["asset"]["generator"] = generator
+        same, notes = loaded(file, tmp_path)
+        name = generator.split("/")[-1].split(" ")[0]
+        assert f"by {name}, which writes sRGB where glTF has linear ones" in notes
+        assert_close(same.vertex_colors, mesh.vertex_colors)
 
 
 def test_textures_lie_as_their_transforms_say(tmp_path):
@@ -467,10 +469,10 @@ def test_what_is_compressed_or_cut_is_refused_by_name(tmp_path):
         view["extensions"] = {"EXT_meshopt_compression": view | more}
     assert "EXT_meshopt_compression" in refused(path, squeezed.bytes())
     for view in squeezed.tree["bufferViews"]:
-        packed = view.pop("extensions")["EXT_meshopt_compression"] | {"filter": "COLOR"}
+        packed = view.pop("extensions")["EXT_meshopt_compression"] | {"filter": "OTHER"}
         view["extensions"] = {"KHR_meshopt_compression": packed}
     said = refused(path, squeezed.bytes())
-    assert "filter 'COLOR' is not read; npx gltfpack -noq -i IN -o OUT makes" in said
+    assert "filter 'OTHER' is not read; npx gltfpack -noq -i IN -o OUT makes" in said
     again = Gltf()
     again.show(again.primitive(corners=np.array([0, 1, 2, 65535, 2, 3], "u2"), mode=5))
     assert "its indices hold 65535, a restart" in refused(path, again.bytes())
@@ -572,6 +574,33 @@ def test_compressed_files(tmp_path):
     assert_close(loaded(file, tmp_path)[0].vertices, torch.from_numpy(POINTS).double())
     points["extensions"][name]["count"] = 10**12
     assert "claims arrays of" in refused(tmp_path / "m.glb", file.bytes())
+
+
+@for_each("encoded, expected", [
+    ([[0x40, 0x7F, 0xC1, 0xFF], [0x7F, 0, 0x7F, 0xC0], [0x40, 0x81, 0xC0, 0xA0],
+      [0x66, 0, 0, 0xDF]],
+     [[254, 1, 0, 255], [0, 254, 0, 128], [1, 0, 255, 64], [102, 102, 102, 191]]),
+    ([[0x400, 0x7FF, 0xFC01, 0xFFF], [0x7FF, 0, 0x7FF, 0xC00], [0x400, 0xF801, 0xFC00, 0xA00],
+      [0x666, 0, 0, 0xDFF]],
+     [[65519, 16, 0, 65535], [0, 65519, 0, 32776], [16, 0, 65535, 16388],
+      [26214, 26214, 26214, 49147]]),
+])  # fmt: skip
+def test_colours_that_meshopt_filters(tmp_path, encoded, expected):
+    """The colours of meshoptimizer's own test of its decoder, to one unit."""
+    optimizer = pytest.importorskip("meshoptimizer", reason="pip install meshoptimizer")
+    size = 1 if max(map(max, encoded)) < 256 else 2
+    file = gltf.plain()
+    name = file.extension("KHR_meshopt_compression", required=True)
+    (part,) = file.tree["meshes"][0]["primitives"]
+    colours = file.accessor(np.zeros((4, 4)), f"u{size}", normalized=True)
+    part["attributes"]["COLOR_0"] = colours
+    view = file.tree["bufferViews"][file.tree["accessors"][colours]["bufferView"]]
+    data = np.array(encoded, f"<u{size}")
+    place = file.tree["bufferViews"][file.view(optimizer.encode_vertex_buffer(data, 4, 4 * size))]
+    how = {"byteStride": 4 * size, "mode": "ATTRIBUTES", "count": 4, "filter": "COLOR"}
+    view["extensions"] = {name: place | how}
+    found = to_linear(loaded(file, tmp_path)[0].vertex_colors.numpy()) * (256**size - 1)
+    np.testing.assert_allclose(found, np.array(expected)[:, :3], atol=1.01)
 
 
 # -- other programs --------------------------------------------------------------------------------

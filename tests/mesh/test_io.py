@@ -401,9 +401,11 @@ def test_what_is_no_mesh_file(tmp_path):
         fails(tmp_path / f"gone.{ending}", "no mesh file at", FileNotFoundError)
     for name in ("m.objj", "m.fbx", "m", "m.txt"):
         (tmp_path / name).write_text(SQUARE + "f 1 2 3")
-        fails(tmp_path / name, r"must end in one of .*\.obj.*; Blender or MeshLab save")
+        fails(tmp_path / name, r"must end in one of .*\.obj.*; Blender or MeshLab save .* as GLB")
         with pytest.raises(ValueError, match="must end in one of"):
             cube().save(tmp_path / name)
+    (tmp_path / "m.las").write_bytes(b"LASF")
+    fails(tmp_path / "m.las", "got the extension '.las'; CloudCompare saves points as PLY")
     (tmp_path / "m.obj").mkdir()
     fails(tmp_path / "m.obj", "is a folder")
 
@@ -456,6 +458,17 @@ def test_truncated(tmp_path, ending):
 def test_damaged_obj(tmp_path, line, message):
     (tmp_path / "m.obj").write_text(SQUARE + line + "\n")
     fails(tmp_path / "m.obj", message)
+
+
+@for_each(number=["nan", "inf"], images=["ab", "aa"])
+def test_uvs_that_are_no_numbers(tmp_path, number, images):
+    text = "".join(f"newmtl {name}\nmap_Kd {name}.png\n" for name in "ab")
+    (tmp_path / "m.mtl").write_text(text)
+    for name in "ab":
+        Image.new("RGB", (2, 2)).save(tmp_path / f"{name}.png")
+    faces = "".join(f"usemtl {name}\nf 1/1 2/1 3/2\n" for name in images)
+    (tmp_path / "m.obj").write_text(f"mtllib m.mtl\n{SQUARE}vt 0 0\nvt {number} 0\n{faces}")
+    fails(tmp_path / "m.obj", "is damaged: uvs must be finite")
 
 
 def test_points_without_faces(tmp_path):

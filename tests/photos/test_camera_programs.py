@@ -261,6 +261,46 @@ def test_poses_and_lenses_of_programs(tmp_path, write):
     check(load_views(tmp_path, dtype=torch.float64), **expected)
 
 
+def neus2(root):
+    """nerf_loader.h of NeuS2: with from_na columns 1 and 2 keep their signs, as in OpenCV."""
+    k = [[FOCAL, 0, CX, 0], [0, FY, CY, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    frames = [
+        {"file_path": f"images/{name}", "intrinsic_matrix": k,
+         "transform_matrix": [*pose.tolist(), [0, 0, 0, 1]]}
+        for name, pose in zip(NAMES, WORLD, strict=True)
+    ]  # fmt: skip
+    whole = {"w": WIDTH, "h": HEIGHT, "from_na": True, "scale": 0.5, "frames": frames}
+    put(root, "transforms.json", whole)
+    return {"fy": FY, "cx": CX, "cy": CY}
+
+
+def test_axes_of_neus2_and_rolling_shutters(tmp_path):
+    expected = neus2(save_photos(tmp_path))
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+    file = tmp_path / "transforms.json"
+    content = json.loads(file.read_text())
+    whole = {"fl_x": FOCAL, "fl_y": FY, "cx": CX, "cy": CY, "rolling_shutter": [0, 0, 1]}
+    file.write_text(json.dumps(content | whole))
+    with pytest.warns(UserWarning, match="has a rolling shutter, which is taken for one moment"):
+        check(load_views(tmp_path, dtype=torch.float64), **expected)
+    del content["frames"][1]["transform_matrix"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"\(of NeuS2\) cannot be read: 'transform_matrix'"):
+        load_views(tmp_path)
+
+
+@for_each(write=[neus2, gaussians, llff])
+def test_smaller_copies_of_photos(tmp_path, write):
+    """Some data sets come with copies in images_4 alone; lenses are those of the whole ones."""
+    expected = write(save_photos(tmp_path))
+    (tmp_path / "images").rename(tmp_path / "images_4")
+    for file in (tmp_path / "images_4").iterdir():
+        with Image.open(file) as photo:
+            small = photo.resize((WIDTH // 4, HEIGHT // 4), Image.Resampling.NEAREST)
+        small.save(file)
+    check(load_views(tmp_path, dtype=torch.float64), **expected)
+
+
 @for_each(version=["1.0.0", "1.2.2", "1.2.4", "1.2.6", "1.2.11"])
 def test_versions_of_meshroom(tmp_path, version):
     expected = meshroom(save_photos(tmp_path), version)
@@ -403,6 +443,15 @@ UNREAD = {
     "a.txt": ("# PhotoID, X, Y, Z, Omega, Phi, Kappa, r11\n", "Export Cameras"),
     "scene.opf": ("{}", "COLMAP"),
     "calibrated_cameras.json": ({"format": "", "sensors": [], "cameras": []}, "sparse/0"),
+    "predictions.npz": ("", "cameras.json"),
+    "000.npy": ("", "transforms.json"),
+    "cam_poses.txt": ("0 1 0 0 0\n", "transforms.json"),
+    "camera_keyframe_positions.hdf5": ("", "transforms.json"),
+    "scan.r3d": ("", "metadata.json"),
+    "synth_0.out": ("drews 1.0\n", "sparse/0"),
+    "b.csv": ("#cameras 6\n#name,x,y,z,omega,phi,kappa\n", "sparse/0"),
+    "metadata.json": ({"camera": {"focal_length": 35}, "instances": []}, "transforms.json"),
+    "00000.json": ({"camera_data": {"cam2world": []}}, "transforms.json"),
     "trajectory.json": ({"class_name": "PinholeCameraTrajectory", "parameters": []}, "world_to_"),
 }
 
@@ -417,6 +466,11 @@ def test_files_that_are_not_read_are_named(tmp_path, monkeypatch, capsys):
         with pytest.raises(ValueError, match=name):
             load_views(root, cameras=root / name)
         assert len(caught.value.unread) == 1
+    # A model of COLMAP where hloc, ETH3D and scripts write it.
+    root = save_photos(tmp_path / "hloc")
+    put(root, "a/sfm/images.txt", "#   IMAGE_ID, QW, QX, QY, QZ, TX, TY, TZ, CAMERA_ID, NAME\n")
+    with pytest.raises(ValueError, match=r"a/sfm/images.txt is of COLMAP .* as --cameras"):
+        load_views(root)
     # Of others: a data set's metadata, subtitles, a table.
     root = save_photos(tmp_path / "others")
     put(root, "metadata.json", {"title": "a"})

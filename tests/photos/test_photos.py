@@ -11,6 +11,7 @@ from PIL import Image
 
 from gendr.photos import load_views
 from gendr.photos.camera_files.photos import Index, Masks, is_photo, output_names
+from gendr.photos.capture.cameras import list_photos
 from support.cases import for_each
 
 
@@ -85,12 +86,14 @@ def test_names_of_outputs(photos, names):
     (["images/c/0.jpg", "images/d/0.jpg"], ["c/0.png", "d/0.png"], ["c/0.png", "d/0.png"]),
     (["images/c/0.jpg"], ["0.png", "images/c/0.png"], ["images/c/0.png"]),
     (["a.jpg"], ["A.PNG"], ["A.PNG"]),
+    (["a.jpg", "b.jpg"], ["a_mask.png", "b.jpg.mask.png"], ["a_mask.png", "b.jpg.mask.png"]),
     (["a.jpg"], ["b.png", "._a.png"], None),
 ])  # fmt: skip
 def test_masks_of_photos(tmp_path, photos, masks, found):
     """In the folder masks, and in another; what is made for photos is found again."""
     touch(tmp_path / "p", *photos)
-    for folder, given in ((tmp_path / "p/masks", None), (tmp_path / "m", tmp_path / "m")):
+    places = ("p/mask", None), ("p/masks", None), ("m", tmp_path / "m")
+    for folder, given in ((tmp_path / place, given) for place, given in places):
         touch(folder, *masks)
         of = Masks(tmp_path / "p", given)
         if found is None:
@@ -106,6 +109,26 @@ def test_masks_of_photos(tmp_path, photos, masks, found):
         assert [f.relative_to(tmp_path / "own").as_posix()[:-4] for f in again] == output_names(
             paths
         )
+
+
+def test_masks_beside_their_photos(tmp_path):
+    """Of Metashape and OpenDroneMap, and of RealityScan; a folder of masks comes first."""
+    mask = np.zeros((4, 6), np.uint8)
+    mask[1:3, 2:4] = 255
+    names = ["a.jpg", "b.png"]
+    for name, own in zip(names, ("a_mask.png", "b.png.mask.png"), strict=True):
+        Image.new("RGB", (6, 4), (250, 9, 9)).save(tmp_path / name)
+        Image.fromarray(mask).save(tmp_path / own)
+    assert [p.name for p in list_photos(tmp_path)] == names
+    frames = [{"file_path": name, "transform_matrix": np.eye(4).tolist()} for name in names]
+    (tmp_path / "transforms.json").write_text(json.dumps({"fl_x": 9, "frames": frames}))
+    with pytest.warns(UserWarning, match=r"masks that lie beside .* are used: a_mask.png, \.\.\."):
+        views = load_views(tmp_path)
+    np.testing.assert_array_equal(views.masks, [mask / 255] * 2)
+    (tmp_path / "masks").mkdir()
+    for name in names:
+        Image.fromarray(255 - mask).save(tmp_path / "masks" / f"{name}.png")
+    np.testing.assert_array_equal(load_views(tmp_path).masks, [1 - mask / 255] * 2)
 
 
 def test_a_mask_that_would_serve_two_photos(tmp_path):

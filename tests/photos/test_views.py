@@ -389,8 +389,12 @@ def profile_of(colors):
 
 def add_cicp(path, primaries, curve):
     """Put a chunk with the numbers of ITU-T H.273 into a PNG (3rd edition, 11.3.2.6)."""
-    data, chunk = path.read_bytes(), b"cICP" + bytes([primaries, curve, 0, 1])
-    chunk = struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    add_chunk(path, b"cICP", bytes([primaries, curve, 0, 1]))
+
+
+def add_chunk(path, name, content):
+    data, chunk = path.read_bytes(), name + content
+    chunk = struct.pack(">I", len(content)) + chunk + struct.pack(">I", zlib.crc32(chunk))
     path.write_bytes(data[:33] + chunk + data[33:])
 
 
@@ -441,6 +445,23 @@ def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
     add_cicp(tmp_path / "p3.png", 12, 13)
     np.testing.assert_allclose(shown(tmp_path, "p3.png")[0][1:], want[1:], atol=0.006)
     note = Image.Exif()
+    # cHRM and gAMA of PNG (3rd edition, 11.3.2): Adobe RGB as below, linear light, a power of 1.8.
+    srgb = 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000
+    adobe = *srgb[:4], 21000, 71000, *srgb[6:]
+    for points, gamma, colour, wanted in (
+        (adobe, 45455, (110, 160, 90), (78.5, 161.5, 84.7)), (srgb, 45455, (110, 160, 90), None),
+        (None, 100000, (55, 128, 200), (128.1, 188, 228.6)), (srgb, 100000, (55, 55, 55), (128.1,)),
+        (None, 55556, (110, 160, 90), [255 * (1.055 * (c / 255) ** (1.8 / 2.4) - 0.055)
+                                       for c in (110, 160, 90)]),
+    ):  # fmt: skip
+        Image.fromarray(np.full((16, 16, 3), colour, np.uint8)).save(tmp_path / "g.png")
+        add_chunk(tmp_path / "g.png", b"gAMA", struct.pack(">I", gamma))
+        if points is not None:
+            add_chunk(tmp_path / "g.png", b"cHRM", struct.pack(">8I", *points))
+        off = 255 * shown(tmp_path, "g.png")[0][8, 8] - (colour if wanted is None else wanted)
+        assert np.abs(off).max() <= 1, (gamma, off)
+    add_chunk(tmp_path / "g.png", b"sRGB", b"\0")  # which comes first
+    np.testing.assert_allclose(255 * shown(tmp_path, "g.png")[0][8, 8], colour, atol=1e-4)
     note[0x8769] = {0xA005: {1: "R03"}}
     flat = np.full((16, 16, 3), (110, 160, 90), np.uint8)
     Image.fromarray(flat).save(tmp_path / "adobe.jpg", exif=note, quality=100, subsampling=0)

@@ -45,6 +45,8 @@ def atlas(
     size = np.array([b.shape[:2] for b in blocks])  # [blocks, 2], height and width
     which = np.where(painted, np.array(of_material)[face_material], 0)
     uv = np.where(painted[:, None, None], uvs[face_uvs * painted[:, None]], 0.5)
+    if not np.isfinite(uv).all():
+        raise ValueError("uvs must be finite, got NaN or inf")
     uv = uv - np.floor(uv.min(1, keepdims=True) + 1e-6)
     reach = np.ones((len(blocks), 2))
     np.maximum.at(reach, which, np.ceil(uv.max(1)[:, ::-1] - _NEAR))

@@ -39,6 +39,8 @@ _READERS = {
     ".gltf": read_gltf,
 }  # fmt: skip
 FORMATS = tuple(_READERS)
+# Of scanners and surveys, which hold points.
+_POINTS = (".las", ".laz", ".e57", ".pcd", ".xyz", ".pts", ".ptx")
 
 _ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
 _OF_FACES = ("face_opacity", "face_scale", "face_shape")  # no format has them
@@ -62,7 +64,8 @@ def kind_of(path: Path) -> str:
     if kind not in FORMATS:
         close = ", ".join(nearest(kind, FORMATS, count=len(FORMATS)))
         # Such as a file of USD or FBX, which is to be read.
-        advice = "; Blender or MeshLab save others as GLB" if path.is_file() else ""
+        to = "CloudCompare saves points" if kind in _POINTS else "Blender or MeshLab save others"
+        advice = f"; {to} as {'PLY' if kind in _POINTS else 'GLB'}" if path.is_file() else ""
         raise ValueError(f"{path} must end in one of {close}; got the extension {kind!r}{advice}")
     return kind
 

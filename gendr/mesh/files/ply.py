@@ -52,6 +52,9 @@ def read_ply(path: Path, notes: list[str], max_megapixels: float) -> Soup:
             soup.face_colors = np.concatenate((colors, np.ones((len(strip), 3))))[of]
         if (wedges := faces.take_lists("texcoord")) is not None:
             soup.uvs, soup.face_uvs = _wedges(*wedges, sizes, found, of, notes)
+        if any("Aspose.3D" in text for text in comments):
+            note(notes, "it is by Aspose.3D (26.9), which mirrors PLY through the origin, so that "
+                        "all faces look inwards; its OBJ and GLB are right")  # fmt: skip
         names = [match[1].strip(' \t"') for text in comments if (match := _TEXTURE.fullmatch(text))]
         if names:
             images: dict[Path, Array | None] = {}

@@ -22,6 +22,7 @@ from gendr.photos.camera_files.programs import (
     of_meshroom,
     of_metashape,
     of_neus,
+    of_neus2,
     of_nvm,
     of_openmvg,
     of_opensfm,
@@ -99,6 +100,8 @@ _JSON = (
           "extrinsic as world_to_camera, both by rows, into cameras.json"),
     _Json("Pix4D", ("format", "sensors", "cameras"), advice="export the cameras as COLMAP's text "
           "into sparse/0"),
+    _Json("Kubric", ("camera", "instances"), advice="write transforms.json"),
+    _Json("RTMV or NViSII", ("camera_data",), advice="write transforms.json"),
     _Json("Kapture, hloc or others", ("query", "references"), advice="convert it to COLMAP"),
 )  # fmt: skip
 # In the folder of photos, the first that is there; these are told apart by what they hold.
@@ -108,7 +111,7 @@ _NAMES = (
     "keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json",
 )  # fmt: skip
 _PATHS = ("transforms_train.json", "transforms_eval.json", "camera_path.json", "base_cam.json",
-          "camera/*.json", "trajectory.json", "calibrated_cameras.json")  # fmt: skip
+          "camera/*.json", "trajectory.json", "calibrated_cameras.json", "00000.json")  # fmt: skip
 _OF_ODM = (
     "it holds lenses only: take opensfm/reconstruction.json of the same project, for the photos in "
     "images"
@@ -140,6 +143,8 @@ def read_json(file: Path, root: Path) -> Meta:
     content = load_json(file)
     if isinstance(content, dict):
         if isinstance(content.get("frames"), list) and content["frames"]:
+            if content.get("from_na"):
+                return _guarded("NeuS2", file, lambda: of_neus2(content))
             return content
         if "frames" not in content and "images" in content:
             return from_opencv_json(file, content)
@@ -180,6 +185,7 @@ class _Known:
 
 
 _COLMAP = "export the cameras as COLMAP's text (cameras.txt and images.txt) into sparse/0"
+_ELSEWHERE = "it lies in a folder of another name: give it as --cameras"
 _KNOWN = (
     _Known("LLFF", ("poses_bounds.npy",), of_llff),
     _Known("NeuS", ("cameras_sphere.npz", "cameras.npz"), of_neus),
@@ -190,7 +196,8 @@ _KNOWN = (
     _Known("Metashape", ("*.xml",), of_metashape, says=b"<chunk"),
     _Known("Metashape", ("*.psx", "*.psz"), advice="it is a project: File > Export > Export Cameras"
            " writes cameras.xml, which is read"),
-    _Known("RealityScan or RealityCapture", ("*.csv",), advice=_COLMAP, says=b"heading,pitch,roll"),
+    _Known("RealityScan or RealityCapture", ("*.csv",), advice=_COLMAP,
+           says=(b"heading,pitch,roll", b"#name,x,y")),
     _Known("RealityScan or RealityCapture", ("*.xmp", "images/*.xmp"), advice=_COLMAP,
            says=b"xcr:Rotation"),
     _Known("RealityScan or RealityCapture", ("*.rcproj", "*.rsproj"), advice=_COLMAP),
@@ -209,10 +216,10 @@ _KNOWN = (
            "StructureFromMotion, in MeshroomCache"),
     _Known("OpenMVG", ("sfm_data.bin",), advice="openMVG_main_ConvertSfM_DataFormat writes "
            "sfm_data.json, which is read"),
-    _Known("MVE", ("views/*.mve/meta.ini",), advice=_COLMAP),
+    _Known("MVE", ("views/*.mve/meta.ini", "synth_*.out"), advice=_COLMAP),
     _Known("OpenMVS", ("*.mvs",), advice=_COLMAP),
-    _Known("MVSNet", ("cams/*_cam.txt", "Cameras/*_cam.txt"), advice="write K, R and t into "
-           "cameras.json"),
+    _Known("MVSNet", ("cams/*_cam.txt", "Cameras/*_cam.txt", "cams_*/*_cam.txt"),
+           advice="write K, R and t into cameras.json"),
     _Known("ScanNet or NSVF", ("pose/*.txt",), advice="write transforms.json"),
     _Known("Tanks and Temples", ("*.log",), advice="it holds no focal lengths: write "
            "transforms.json", says=b"0 0 0\n"),
@@ -221,7 +228,7 @@ _KNOWN = (
     _Known("3D Scanner App", ("frame_*.json", "images/frame_*.json"), advice="write "
            "transforms.json", says=b"cameraPoseARFrame"),
     _Known("Stray Scanner", ("odometry.csv",), advice="write transforms.json"),
-    _Known("ARKitScenes", ("*.traj",), advice="write transforms.json"),
+    _Known("ARKitScenes", ("*.traj", "*_intrinsics/*.pincam"), advice="write transforms.json"),
     _Known("SDFStudio", ("meta_data.json",), advice="write K and world_to_camera into cameras.json",
            says=b"camtoworld"),
     _Known("TUM RGB-D", ("groundtruth.txt",), advice="write transforms.json"),
@@ -242,11 +249,21 @@ _KNOWN = (
     _Known("RealEstate10K or ACID", ("*.txt",), advice="its focal lengths are parts of the photo: "
            "write transforms.json", says=b"youtube.com/watch"),
     _Known("ScanNet++ or others",
-           ("nerfstudio/transforms*.json", "dslr/nerfstudio/transforms*.json",
-            "colmap/images.txt", "colmap/images.bin", "dslr/colmap/images.txt"),
+           ("nerfstudio/transforms*.json", "dslr/nerfstudio/transforms*.json"),
            advice="give the folder of its photos, and this file as --cameras"),
+    _Known("COLMAP", ("*/images.bin", "*/*/images.bin", "*/*/*/images.bin"), advice=_ELSEWHERE),
+    _Known("COLMAP", ("*/images.txt", "*/*/images.txt", "*/*/*/images.txt"), advice=_ELSEWHERE,
+           says=b"IMAGE_ID, QW"),
     _Known("ScanNet++", ("pose_intrinsic_imu.json", "iphone/pose_intrinsic_imu.json"),
            advice="take iphone/colmap", says=b"aligned_pose"),
+    _Known("DROID-SLAM, DUSt3R, VGGT or others of them",
+           ("poses.npy", "extrinsics.npy", "predictions.npz", "scene.npz", "camera/*.npz"),
+           advice="write K and world_to_camera into cameras.json"),
+    _Known("Zero-1-to-3 or OpenLRM", ("000.npy", "pose/*.npy"), advice="write transforms.json"),
+    _Known("WildRGB-D", ("cam_poses.txt",), advice="write transforms.json"),
+    _Known("Hypersim", ("camera_keyframe_positions.hdf5", "_detail/*/*_positions.hdf5"),
+           advice="write transforms.json"),
+    _Known("Record3D", ("*.r3d",), advice="export EXR and RGB: its metadata.json is read"),
     _Known("CO3D", ("frame_annotations.jgz",), advice="write transforms.json"),
     _Known("OpenDroneMap", ("shots.geojson", "odm_report/shots.geojson"), advice="take opensfm/"
            "reconstruction.json of the same project"),

@@ -16,7 +16,8 @@ from gendr._common.texts import folded
 from gendr.mesh.images import HEIC
 
 __all__ = [
-    "IMAGES", "UNREAD", "Index", "Masks", "is_inside", "is_photo", "output_names", "within",
+    "IMAGES", "MASKS", "SMALLER", "UNREAD", "Index", "Masks", "is_inside", "is_photo",
+    "mask_beside", "output_names", "within",
 ]  # fmt: skip
 
 IMAGES = (
@@ -28,9 +29,13 @@ UNREAD = (
     ".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".jxl",
     ".exr", ".hdr",
 )  # fmt: skip
+# Folders of masks.
+MASKS = ("masks", "mask")
 # Where the photos of a folder lie, if a file of cameras does not say it: COLMAP and NeRF, NeuS,
-# 3DGS (before it undoes the lens), Record3D, Polycam, the folder itself.
-_PLACES = ("images", "image", "input", "rgb", "keyframes/images", "")
+# 3DGS (before it undoes the lens), Record3D, Polycam, the folder itself; then smaller copies, by
+# which alone some data sets come (DL3DV, mip-NeRF 360).
+SMALLER = ("images_2", "images_4", "images_8")
+_PLACES = ("images", "image", "input", "rgb", "keyframes/images", "", *SMALLER)
 
 
 def is_photo(path: Path) -> bool:
@@ -101,8 +106,8 @@ class Masks:
     """The masks of photos: the images of the same name in a folder of their own.
 
     Args:
-        root: The folder of the photos, whose masks are in its folder `masks`, or in one beside
-            the folder of the photo.
+        root: The folder of the photos, whose masks are in its folder `masks` or `mask`, or in one
+            beside the folder of the photo.
         folder: Another folder of masks.
     """
 
@@ -111,17 +116,18 @@ class Masks:
         self._indices: dict[Path, Index] = {}
 
     def of(self, image: Path) -> Path | None:
-        """The mask of a photo; None if there is no folder of masks.
+        """The mask of a photo; None if there is no folder of masks, nor a mask beside it.
 
         A mask is named as the whole photo (a.jpg.png, as COLMAP has it) or as its stem (a.png),
-        in the folders of the photo or fewer of them.
+        also a_mask.png and a.jpg.mask.png, in the folders of the photo or fewer of them. Without a
+        folder of masks it may lie beside the photo, by one of the last two names.
 
         Raises:
             ValueError: If there is such a folder, and no mask of the photo in it.
         """
         folders = [self.folder] if self.folder is not None else self._beside(image)
         if not folders:
-            return None
+            return mask_beside(image)
         try:
             parts = image.relative_to(self.root).parent.parts
         except ValueError:  # an absolute path in the file
@@ -131,7 +137,7 @@ class Masks:
                 self._indices[folder] = Index(folder)
             for k in range(len(parts) + 1):
                 place = "".join(part + "/" for part in parts[k:])
-                for name in (image.name, image.stem):
+                for name in (image.name, image.stem, *_own_names(image)):
                     for suffix in IMAGES:
                         found = self._indices[folder].get(place + name + suffix)
                         if found is not None:
@@ -139,13 +145,27 @@ class Masks:
         raise ValueError(f"no mask for {image} in {folders[0]}; want {image.stem}.png there")
 
     def _beside(self, image: Path) -> list[Path]:
-        folders = {self.root / "masks"}
+        places = [self.root]
         if is_inside(image.parent.parent, self.root):
-            folders.add(image.parent.parent / "masks")
-        return sorted(folder for folder in folders if folder.is_dir() and folder != image.parent)
+            places.append(image.parent.parent)
+        folders = dict.fromkeys(place / name for name in MASKS for place in places)
+        return [folder for folder in folders if folder.is_dir() and folder != image.parent]
 
     def _checked(self, mask: Path) -> Path:
         return mask if self.folder is not None else within(mask, self.root)
+
+
+def mask_beside(image: Path) -> Path | None:
+    """The mask that lies beside a photo: a_mask.png (Metashape, ODM), a.jpg.mask.png (RealityScan).
+
+    None if there is none.
+    """
+    names = (f"{name}{suffix}" for name in _own_names(image) for suffix in IMAGES)
+    return next((file for name in names if (file := image.with_name(name)).is_file()), None)
+
+
+def _own_names(image: Path) -> tuple[str, str]:
+    return f"{image.stem}_mask", f"{image.name}.mask"
 
 
 def output_names(photos: Iterable[Path]) -> list[str]:

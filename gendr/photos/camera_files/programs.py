@@ -21,8 +21,8 @@ from gendr.photos.camera_files.opencv import camera_to_world, from_opencv_json
 from gendr.photos.camera_files.photos import Index
 
 __all__ = [
-    "of_bundler", "of_gaussians", "of_llff", "of_meshroom", "of_metashape", "of_neus", "of_nvm",
-    "of_openmvg", "of_opensfm", "of_polycam", "of_record3d",
+    "of_bundler", "of_gaussians", "of_llff", "of_meshroom", "of_metashape", "of_neus", "of_neus2",
+    "of_nvm", "of_openmvg", "of_opensfm", "of_polycam", "of_record3d",
 ]  # fmt: skip
 
 Matrix = npt.NDArray[np.float64]
@@ -452,6 +452,23 @@ def of_neus(file: Path, photos: Index) -> Meta:
         if len(masks) == count:
             images[-1]["mask"] = masks[i]
     return from_opencv_json(file, {"images": images})
+
+
+def of_neus2(content: Meta) -> Meta:
+    """transforms.json of NeuS2 with `from_na`: camera to world with y down and z ahead.
+
+    Without a focal length of all, `intrinsic_matrix` has that of each photo (nerf_loader.h, .cu).
+    """
+    frames: list[Meta] = []
+    of_all = any(key in content for key in ("fl_x", "fl_y", "camera_angle_x", "camera_angle_y"))
+    for each in content["frames"]:
+        pose = np.asarray(each["transform_matrix"], np.float64)
+        frames.append({**each, "transform_matrix": (pose * [1, -1, -1, 1]).tolist()})
+        if not of_all and "intrinsic_matrix" in each:
+            k = np.asarray(each["intrinsic_matrix"], np.float64)
+            lens = {"fl_x": k[0, 0], "fl_y": k[1, 1], "cx": k[0, 2], "cy": k[1, 2]}
+            frames[-1] |= {"skew": float(k[0, 1]), **{key: float(x) for key, x in lens.items()}}
+    return {**content, "frames": frames}
 
 
 # -- Bundler and VisualSFM -------------------------------------------------------------------------

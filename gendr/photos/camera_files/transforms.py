@@ -33,10 +33,12 @@ from gendr.photos.camera_files.lenses import BENDS, Lens
 from gendr.photos.camera_files.opencv import OPENCV, from_opencv_json, rigid
 from gendr.photos.camera_files.photos import (
     IMAGES,
+    SMALLER,
     Index,
     Masks,
     is_inside,
     is_photo,
+    mask_beside,
     output_names,
     within,
 )
@@ -62,6 +64,8 @@ _MODELS = dict.fromkeys(
 _KINDS = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 # Of which `colmap image_undistorter` leaves the photos as they are, without a word.
 _ALL_AROUND = {"latlong", "equirectangular", "spherical", "cylindrical"}
+# Of lines of a photo that are taken one after the other: of instant-ngp and of nerfstudio.
+_ROLLING = ("rolling_shutter", "rolling_shutter_time")
 # Coefficients of no kind of lens that is known here.
 _BENT = ("tx", "ty", "sx1", "sy1", "b1", "b2", "p3", "p4")
 _LISTS = ("distortion_params", "distortion", "distortion_coefficients", "dist", "distCoeffs",
@@ -213,6 +217,11 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         where = f"{file}: frame {i} ({name})"
         image = _find_image(root, name, where)
         if image is None:
+            start, _, rest = name.rpartition("images/")
+            smaller = [f"{start}{place}/{rest}" for place in SMALLER] if rest != name else []
+            found = (_find_image(root, each, where) for each in smaller)
+            image = next((file for file in found if file is not None), None)
+        if image is None:
             missing.append(name)
             continue
         pose = entry.get("transform_matrix")
@@ -259,8 +268,13 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
     _warn_of_missing(cameras, missing)
     if len({str(frame.entry.get("time")) for frame in frames}) > 1:  # D-NeRF, nerfstudio
         warn_caller(f"{file} has photos of several times: what moves is taken to stand still")
+    if any(_given(cameras.meta, frame.entry, key) for frame in frames for key in _ROLLING):
+        warn_caller(f"{file} has a rolling shutter, which is taken for one moment")
     if cameras.meta.get("fisheye_crop_radius"):
         warn_caller(f"{file}: fisheye_crop_radius is not used; give masks for what is to count")
+    beside = next((f.mask for f in frames if f.mask and f.mask == mask_beside(f.image)), None)
+    if beside is not None and cameras.masks is None:
+        warn_caller(f"masks that lie beside their photos are used: {beside.name}, ...")
     hidden = (f.image.with_name(f"dynamic_mask_{f.image.stem}.png") for f in frames)
     if (found := next((mask for mask in hidden if mask.is_file()), None)) is not None:
         warn_caller(f"masks of instant-ngp, of what moves, are not used: {found}, ...")

@@ -34,7 +34,7 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, UnreadableImageError, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import UNREAD, Index, Masks, is_photo
+from gendr.photos.camera_files.photos import MASKS, UNREAD, Index, Masks, is_photo, mask_beside
 from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.upright import SIDES, upwards
@@ -124,7 +124,7 @@ def list_photos(folder: Path) -> list[Path]:
     """The photos of a folder without a file of cameras: those in `images`, or else in itself.
 
     Or in the one folder below that holds some, as on cards of cameras. They come in the order of
-    their names, numbers by their size.
+    their names, numbers by their size, without masks that lie beside them.
 
     Raises:
         ValueError: if several folders below hold photos, or all are of a format that is not read.
@@ -132,7 +132,7 @@ def list_photos(folder: Path) -> list[Path]:
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
     if not any(is_photo(p) for p in place.iterdir()):
-        below = [place for place in Index(folder).places() if place.name != "masks"]
+        below = [place for place in Index(folder).places() if place.name not in MASKS]
         if len(below) > 1:
             names = ", ".join(str(each.relative_to(folder)) for each in below[:_NAMED])
             raise ValueError(
@@ -143,7 +143,8 @@ def list_photos(folder: Path) -> list[Path]:
     found = [p for p in place.iterdir() if is_photo(p)]
     if not found and (unread := _unread(place, found)):
         raise ValueError(f"{place} holds only photos that are not read; {unread}")
-    return sorted(found, key=lambda p: [
+    masks = {mask_beside(photo) for photo in found}
+    return sorted((p for p in found if p not in masks), key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in re.split(r"(\d+)", p.name.lower()) if part
     ])  # fmt: skip

@@ -112,6 +112,13 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "a.usda").write_text("#usda 1.0")
     with pytest.raises(ValueError, match=r"no file of splats that is read .*; splat-transform"):
         Splats.load(tmp_path / "a.usda")
+    names = ("x", "y", "z", "f_anchor_feat_0", "opacity",  # Scaffold-GS and its kin
+             *(f"scale_{i}" for i in range(6)), *(f"rot_{i}" for i in range(4)))  # fmt: skip
+    head = "".join(f"property float {name}\n" for name in names)
+    head = f"ply\nformat ascii 1.0\nelement vertex 1\n{head}end_header\n"
+    (tmp_path / "a.ply").write_text(head + " ".join("1" * len(names)) + "\n")
+    with pytest.raises(ValueError, match="lack f_dc_0 f_dc_1 f_dc_2: a network makes its colours"):
+        Splats.load(tmp_path / "a.ply")
     with pytest.raises(ValueError, match=r"must end in .npz; got the extension '.ply'"):
         made().save(tmp_path / "a.ply")
     with pytest.raises(ValueError, match=r"cannot read the distribution|unknown distribution"):

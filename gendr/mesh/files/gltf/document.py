@@ -220,6 +220,8 @@ class Document:
             "INDICES": "index_sequence",
         }
         filters = {"NONE": "", "OCTAHEDRAL": "oct", "QUATERNION": "quat", "EXPONENTIAL": "exp"}
+        if name.startswith("KHR"):
+            filters["COLOR"] = "color"
         if mode not in names or form not in filters:
             raise GltfError(
                 f"{name} of mode {mode!r:.20}, filter {form!r:.20} is not read; {_REPACK}"
@@ -235,7 +237,9 @@ class Document:
             decoder: Any = getattr(meshoptimizer, f"decode_{names[mode]}")
             if mode == "ATTRIBUTES":
                 found = decoder(rows, width, data, np.dtype((np.void, width)))
-                if filters[form]:
+                if form == "COLOR":
+                    found = _colors(found.view(np.uint8), rows, width)
+                elif filters[form]:
                     apply: Any = getattr(meshoptimizer, f"decode_filter_{filters[form]}")
                     found = apply(found.view(np.uint8), rows, width)
             else:
@@ -244,6 +248,25 @@ class Document:
             raise GltfError(f"{name} is damaged: {error}") from None
         self.budget.grow(rows * width)
         return np.ascontiguousarray(found).view(np.uint8).reshape(-1)
+
+
+def _colors(data: Array, rows: int, width: int) -> Array:
+    """Filter 4 of KHR_meshopt_compression, appendix B: RGBA of luma and two signed differences.
+
+    The highest bit of alpha says how many bits there are; it has one less than the others.
+    """
+    if width not in (4, 8):
+        raise ValueError(f"colours of {width} bytes, not 4 or 8")
+    size = width // 4
+    luma, _, _, alpha = data.view(f"<u{size}").reshape(rows, 4).astype(np.int64).T
+    _, orange, green, _ = data.view(f"<i{size}").reshape(rows, 4).astype(np.int64).T
+    most = (1 << np.frexp(alpha)[1].astype(np.int64)) - 1
+    alpha = alpha & (most >> 1)
+    alpha = 2 * alpha + (alpha & 1)
+    whole = np.stack((luma + orange - green, luma + green, luma - orange - green, alpha), 1)
+    top = (1 << 8 * size) - 1
+    values = np.floor(whole * (top / np.maximum(most, 1)[:, None]) + 0.5).clip(0, top)
+    return values.astype(f"<u{size}")
 
 
 _UPGRADE = "2.0 is read: npx gltf-pipeline -i IN -o OUT, or a new export, makes it"

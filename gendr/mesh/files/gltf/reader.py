@@ -34,8 +34,8 @@ Array = NDArray[Any]
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 # Generators whose vertex colours are sRGB (trimesh 5.2, Open3D 0.20, VTK 9.6; Assimp 6.0, which
-# writes those of PLY and OBJ as they are), by what names them.
-_WRITE_SRGB = ("trimesh", "Open3D", "VTK", "Open Asset Import Library")
+# writes those of PLY and OBJ as they are; FBX2glTF 0.9.7 those of FBX), by what names them.
+_WRITE_SRGB = ("trimesh", "Open3D", "VTK", "Open Asset Import Library", "FBX2glTF")
 # Bytes that a part takes beside its arrays.
 _PART = 4096
 
@@ -132,7 +132,7 @@ class _Reader:
                 note(
                     notes,
                     f"its vertex colours are by {self._srgb}, which writes sRGB where glTF has "
-                    "linear ones, as which they are read: too bright; its PLY has them right",
+                    "linear ones, as which they are read: too bright; a PLY has them right",
                 )
             if material.image is None:
                 material, colors = Material(unlit=base.unlit), colors * base.factor

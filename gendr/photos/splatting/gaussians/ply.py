@@ -76,7 +76,8 @@ def _cloud(elements: dict[str, Element], notes: list[str]) -> Cloud | None:
     elif (colors := point_colors(points, notes)) is not None:
         harmonics = harmonics_of_bytes(colors)
     else:
-        raise ValueError("its Gaussians lack f_dc_0 f_dc_1 f_dc_2")
+        network = ": a network makes its colours" if "f_anchor_feat_0" in points.values else ""
+        raise ValueError(f"its Gaussians lack f_dc_0 f_dc_1 f_dc_2{network}")
     return Cloud(place, None, harmonics, opacity, sizes, turns)
 
 
