@@ -10,6 +10,7 @@ tracks.npy.
 """
 
 import json
+import shutil
 import sqlite3
 import sys
 from collections import Counter
@@ -71,33 +72,104 @@ def main(folder: Path) -> None:
         )
     else:
         pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
-    placed = 0
+    best = mapped(job, database, folder)
+    if best is not None:
+        best, database = with_own_lenses(best, job, database, folder)
+        best = with_better_lens(guided(best, job["places"], database, folder))
+    result = {**described(best, folder), "turned": turned_share(database)}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def mapped(
+    job: "dict[str, Any]", database: Path, folder: Path, done: int = 0
+) -> "pycolmap.Reconstruction | None":
+    """The model of most images, which counts those that are placed from `done` on; None if none."""
 
     def next_image() -> None:
-        nonlocal placed
-        placed += 1
-        print(f"place {placed}", flush=True)  # noqa: T201
+        nonlocal done
+        done += 1
+        print(f"place {done}", flush=True)  # noqa: T201
 
-    print("place 0", flush=True)  # noqa: T201
+    print(f"place {done}", flush=True)  # noqa: T201
     options = pycolmap.IncrementalPipelineOptions()
     options.num_threads, options.random_seed = job["threads"], 0
     options.extract_colors = True
     best: pycolmap.Reconstruction | None = None
     for k, (angle, forward) in enumerate(job["first_pairs"]):
         options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward
-        (models := folder / f"models{k}").mkdir()
+        (models := folder / f"models_{database.stem}{k}").mkdir()
         found = pycolmap.incremental_mapping(
-            database, images, models, options=options, next_image_callback=next_image
+            database, folder / "images", models, options=options, next_image_callback=next_image
         )
         for model in found.values():
             if best is None or model.num_reg_images() > best.num_reg_images():
                 best = model
+        count = sum(len(group["names"]) for group in job["groups"])
         if best is not None and best.num_reg_images() >= job["part"] * count:
             break
-    if best is not None:
-        best = with_better_lens(guided(best, job["places"], database, folder))
-    result = {**described(best, folder), "turned": turned_share(database)}
-    (folder / "result.json").write_text(json.dumps(result))
+    return best
+
+
+def with_own_lenses(
+    model: "pycolmap.Reconstruction", job: "dict[str, Any]", database: Path, folder: Path
+) -> "tuple[pycolmap.Reconstruction, Path]":
+    """The model found anew with a lens for each image, if it is better, and its database.
+
+    EXIF data do not tell all: programs that send photos remove them, those that crop them leave the
+    focal length as it was, and with the focus of a phone it changes by some hundredths. One lens
+    for all then bends what it shows by pixels, or keeps photos out. It is tried where a lens each
+    explains the same points better, or images without a focal length in EXIF were not placed; and
+    kept if more of the matches agree then.
+    """
+    placed = {image.name for image in model.images.values() if image.has_pose}
+    unknown = {name for group in job["groups"] if not group["focal"] for name in group["names"]}
+    if all(len(group["names"]) == 1 for group in job["groups"]):
+        return model, database
+    tried = with_lens_each(model)
+    before, after = (each.compute_mean_reprojection_error() for each in (model, tried))
+    if after > (1 - BETTER) * before and not unknown - placed:
+        return model, database
+    own = folder / "own.db"
+    shutil.copy(database, own)
+    with closing(pycolmap.Database.open(own)) as base:
+        numbered = [(image, base.read_camera(image.camera_id)) for image in base.read_all_images()]
+        base.clear_frames()
+        base.clear_rigs()
+        for image, lens in numbered:
+            if image.image_id in tried.cameras:
+                lens.params = tried.cameras[image.image_id].params
+                lens.has_prior_focal_length = True
+            lens.camera_id = base.write_camera(lens)
+            rig = pycolmap.Rig()
+            rig.add_ref_sensor(lens.sensor_id)
+            frame, image.camera_id = pycolmap.Frame(), lens.camera_id
+            frame.frame_id, frame.rig_id = image.frame_id, base.write_rig(rig)
+            frame.add_data_id(image.data_id)
+            base.write_frame(frame, use_frame_id=True)
+            base.update_image(image)
+    found = mapped(job, own, folder, len(placed))
+    if found is None or found.num_reg_images() < len(placed):
+        return model, database
+    better = support(found, own) > (1 + GUIDANCE.more) * support(model, database)
+    return (found, own) if better else (model, database)
+
+
+def with_lens_each(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
+    """The model after bundle adjustment with a lens for each image, numbered as the images are."""
+    found = pycolmap.Reconstruction()
+    for number, image in model.images.items():
+        if image.has_pose:
+            lens = pycolmap.Camera(image.camera.todict())
+            lens.camera_id = number
+            found.add_camera_with_trivial_rig(lens)
+            places = np.array([point.xy for point in image.points2D]).reshape(-1, 2)
+            copy = pycolmap.Image(image.name, places, number, number)
+            found.add_image_with_trivial_frame(copy, image.cam_from_world())
+    for point in model.points3D.values():
+        found.add_point3D(point.xyz, point.track, point.color)
+    pycolmap.bundle_adjustment(found, pycolmap.BundleAdjustmentOptions())
+    found.update_point_3d_errors()
+    return found
 
 
 def likely_pairs(database: Path, partners: int) -> "list[tuple[str, str]]":
@@ -228,7 +300,9 @@ def guided(
                 fix.position_covariance = (near * deviation) ** 2 * np.eye(3)
                 fix.coordinate_system = pycolmap.PosePriorCoordinateSystem.CARTESIAN
                 fixes.append(fix)
-        tried = led(found, fixes, database, folder / "images", place)
+        tried = joined(led(found, fixes, database, folder / "images", place), database, place)
+        if tried.num_reg_images() < model.num_reg_images():
+            continue
         if (own := support(tried, database)) > most:
             best, most = tried, own
     return best
@@ -257,6 +331,30 @@ def led(
         if k < 2 * GUIDANCE.rounds - 1:
             found = pycolmap.triangulate_points(found, database, images, place, clear_points=True)
     return found
+
+
+def joined(
+    model: "pycolmap.Reconstruction", database: Path, place: Path
+) -> "pycolmap.Reconstruction":
+    """The model with images placed anew that show none of its points any more.
+
+    Fixes say nothing of how cameras are turned: those drawn back with points of their own may look
+    past what the others see.
+    """
+    lost = [i for i in model.images.values() if i.has_pose and i.num_points3D < POINTS]
+    if not lost:
+        return model
+    for image in lost:
+        model.deregister_frame(image.frame_id)
+    for folder in (given := place / "given", out := place / "joined"):
+        folder.mkdir(exist_ok=True)
+    model.write(given)
+    options = pycolmap.IncrementalPipelineOptions()
+    options.random_seed, options.multiple_models = 0, False
+    found = pycolmap.incremental_mapping(
+        database, place.parent / "images", out, options=options, input_path=given
+    )
+    return max(found.values(), key=lambda each: each.num_reg_images(), default=model)
 
 
 def support(model: "pycolmap.Reconstruction", database: Path) -> float:
