@@ -30,6 +30,8 @@ SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
 # agree, and how many that follow are its partners anyway.
 LARGEST, RATIO, NEXT = 400, 0.8, 3
+# The fewest photos that are named as a group of their own.
+JOINED = 3
 
 
 def main(folder: Path) -> None:
@@ -76,7 +78,9 @@ def main(folder: Path) -> None:
     if best is not None:
         best, database = with_own_lenses(best, job, database, folder)
         best = with_better_lens(guided(best, job["places"], database, folder))
-    result = {**described(best, folder), "turned": turned_share(database)}
+    result: dict[str, Any] = described(best, folder)
+    apart = groups_apart(database, {image["name"] for image in result["images"]})
+    result |= {"turned": turned_share(database), "apart": apart}
     (folder / "result.json").write_text(json.dumps(result))
 
 
@@ -137,7 +141,7 @@ def with_own_lenses(
         base.clear_rigs()
         for image, lens in numbered:
             if image.image_id in tried.cameras:
-                lens.params = tried.cameras[image.image_id].params
+                lens.params = tried.cameras[image.image_id].params.tolist()
                 lens.has_prior_focal_length = True
             lens.camera_id = base.write_camera(lens)
             rig = pycolmap.Rig()
@@ -215,6 +219,24 @@ def turned_share(database: Path) -> float:
     with closing(sqlite3.connect(database)) as base:
         found = Counter(base.execute("SELECT config FROM two_view_geometries WHERE rows > 0"))
     return sum(found[kind,] for kind in turned) / max(found.total(), 1)
+
+
+def groups_apart(database: Path, placed: "set[str]") -> "list[list[str]]":
+    """Names of images that were not placed and match each other but none of those that were.
+
+    Groups of at least three, as of another place, or from the other side of something.
+    """
+    with closing(pycolmap.Database.open(database)) as base:
+        names = {image.image_id: image.name for image in base.read_all_images()}
+        pairs, counts = base.read_two_view_geometry_num_inliers()
+    group = {name: name for name in names.values()}  # of each, the first that it is joined to
+    group |= dict.fromkeys(placed, "")
+    for pair, count in zip(pairs, counts, strict=True):
+        if count > 0:
+            both = {group[names[i]] for i in pycolmap.pair_id_to_image_pair(pair)}
+            group = {name: min(both) if own in both else own for name, own in group.items()}
+    found = [[name for name in group if group[name] == one] for one in sorted(set(group.values()))]
+    return [names for names in found if group[names[0]] and len(names) >= JOINED]
 
 
 @dataclass(frozen=True)

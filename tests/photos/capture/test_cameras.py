@@ -3,7 +3,9 @@
 import json
 import sys
 from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from PIL import Image, ImageOps
 from gendr import look_at
 from gendr._common.files import write_all
 from gendr.cli import main
+from gendr.cli.cameras import _line
 from gendr.mesh import Mesh, icosphere
 from gendr.mesh.images import Picture, open_image
 from gendr.photos import load_points, load_views, save_views
@@ -489,7 +492,7 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     """Two of ten photos are torn away from the others, and have points of their own."""
     import pycolmap
 
-    from gendr.photos.capture.structure import guided, support
+    from gendr.photos.capture.structure import groups_apart, guided, support
 
     scene, noise = pycolmap.SyntheticDatasetOptions(), pycolmap.SyntheticNoiseOptions()
     scene.num_rigs, scene.num_cameras_per_rig, scene.num_frames_per_rig = 1, 1, 10
@@ -532,6 +535,18 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     for few in ({}, dict(list(places.items())[:5]), wrong, same, {**same, name: eyes[name]}):
         assert guided(torn, few, file, tmp_path) is torn
     assert guided(truth, places, file, tmp_path) is truth  # there is nothing better
+    # Photos of two places: four are placed, three of the others match none of these.
+    first, second, alone = sorted(names)[:4], sorted(names)[4:7], sorted(names)[7:]
+    with closing(pycolmap.Database.open(file)) as database:
+        for one, other in combinations(sorted(names), 2):
+            if not any({one, other} <= set(place) for place in (first, second)):
+                pair = sorted(names[name].image_id for name in (one, other))
+                database.delete_two_view_geometry(*pair)
+    assert groups_apart(file, set(first)) == [second]
+    assert groups_apart(file, {*first, second[0]}) == groups_apart(file, {*names}) == []
+    assert len(alone) == 3
+    found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
+    assert "; 3 of these fit each other, but none of the others: " in _line(found)
 
 
 def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
