@@ -122,7 +122,7 @@ def with_own_lenses(
     EXIF data do not tell all: programs that send photos remove them, those that crop them leave the
     focal length as it was, and with the focus of a phone it changes by some hundredths. One lens
     for all then bends what it shows by pixels, or keeps photos out. It is tried where a lens each
-    explains the same points better, or images without a focal length in EXIF were not placed; and
+    agrees with more of the matches, or images without a focal length in EXIF were not placed; and
     kept if more of the matches agree then.
     """
     placed = {image.name for image in model.images.values() if image.has_pose}
@@ -130,8 +130,8 @@ def with_own_lenses(
     if all(len(group["names"]) == 1 for group in job["groups"]):
         return model, database
     tried = with_lens_each(model)
-    before, after = (each.compute_mean_reprojection_error() for each in (model, tried))
-    if after > (1 - BETTER) * before and not unknown - placed:
+    least = (1 + GUIDANCE.more) * support(model, database)
+    if support(tried, database) < least and not unknown - placed:
         return model, database
     own = folder / "own.db"
     shutil.copy(database, own)
@@ -154,8 +154,7 @@ def with_own_lenses(
     found = mapped(job, own, folder, len(placed))
     if found is None or found.num_reg_images() < len(placed):
         return model, database
-    better = support(found, own) > (1 + GUIDANCE.more) * support(model, database)
-    return (found, own) if better else (model, database)
+    return (found, own) if support(found, own) > least else (model, database)
 
 
 def with_lens_each(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
@@ -171,8 +170,9 @@ def with_lens_each(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction
             found.add_image_with_trivial_frame(copy, image.cam_from_world())
     for point in model.points3D.values():
         found.add_point3D(point.xyz, point.track, point.color)
-    pycolmap.bundle_adjustment(found, pycolmap.BundleAdjustmentOptions())
-    found.update_point_3d_errors()
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary = False
+    pycolmap.bundle_adjustment(found, options)
     return found
 
 
