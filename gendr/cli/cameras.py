@@ -121,6 +121,9 @@ def _line(found: FoundCameras) -> str:
     text = f"{count} of {count + len(missing)} photos placed, to {found.error:.2f} pixels"
     if missing:
         text += f"; left out: {_named(missing)}"
+        for group in found.apart:
+            text += f"; {len(group)} of these fit each other, but none of the others: take photos "
+            text += f"between, or give them a folder of their own ({_named(group)})"
     if found.gps is not None:
         text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
         text += f"agree to {found.gps.error:.1f} m"

@@ -19,6 +19,8 @@ __all__ = ["still_backdrop", "unevenness"]
 _SOME, _STILL, _STILL_PART, _DIFFERS = 24, 0.03, 0.9, 0.08
 # From this brightness on backdrops differ so much, darker ones less, down to this part of it.
 _BRIGHT, _EVEN = 0.25, 0.4
+# Factors are found by what is brighter than this, and not cut off.
+_DARK, _WHITE = 0.1, 0.98
 # A pixel of the backdrop is known where the pictures agree so well, in this part of them.
 _AGREES, _AGREE_PART = 0.05, 0.6
 _NOISES = 2.0  # or so many times as at the very rim
@@ -39,8 +41,24 @@ def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
 
     Returns:
         The backdrop [3, H, W] and masks [B, H, W], 0 or 1; None if the rim does not stand still, or
-        there are too few pictures to know.
+        there are too few pictures to know. Exposures and white balance may differ.
     """
+    found = _still(images)
+    return _still(_evened(images)) if found is None else found
+
+
+def _evened(images: Tensor) -> Tensor:
+    """Pictures with a factor for each channel, by which their rims are like those of most."""
+    rim = torch.cat([images[:, :, [0, -1]].flatten(2), images[..., [0, -1]].flatten(2)], 2)
+    usual = rim.median(0).values
+    known = (rim > _DARK) & (rim < _WHITE) & (usual > _DARK) & (usual < _WHITE)
+    gain = torch.where(known, usual / rim.clamp(min=_DARK), torch.nan).nanmedian(2).values
+    gain = gain.nan_to_num(1.0).clamp(0.5, 2)[..., None, None]
+    return torch.where(images < _WHITE, (images * gain).clamp(max=1), images)
+
+
+def _still(images: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The backdrop and masks of pictures of one exposure, see `still_backdrop`."""
     some = images[:: max(1, len(images) // _SOME)]
 
     edge = torch.cat([some[:, :, [0, -1]].flatten(2), some[..., [0, -1]].flatten(2)], 2)

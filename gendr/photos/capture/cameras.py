@@ -86,6 +86,7 @@ class FoundCameras:
         gps: what fixes of photos say, rows of `entries`; `middle` is in this world. None if they
             are too few or contradict the cameras.
         fixes: photos that were placed and have a fix.
+        apart: groups of `left_out` that match each other, but none of the photos that were placed.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -96,6 +97,7 @@ class FoundCameras:
     error: float
     gps: Placement | None = None
     fixes: int = 0
+    apart: tuple[tuple[str, ...], ...] = ()
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
@@ -257,6 +259,7 @@ def find_cameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
         tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
         sum(fixes[i] is not None for i in order),
+        tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get("apart", ())),
     )  # fmt: skip
 
 

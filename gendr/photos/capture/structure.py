@@ -10,6 +10,7 @@ tracks.npy.
 """
 
 import json
+import shutil
 import sqlite3
 import sys
 from collections import Counter
@@ -29,6 +30,8 @@ SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
 # agree, and how many that follow are its partners anyway.
 LARGEST, RATIO, NEXT = 400, 0.8, 3
+# The fewest photos that are named as a group of their own.
+JOINED = 3
 
 
 def main(folder: Path) -> None:
@@ -71,33 +74,106 @@ def main(folder: Path) -> None:
         )
     else:
         pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
-    placed = 0
+    best = mapped(job, database, folder)
+    if best is not None:
+        best, database = with_own_lenses(best, job, database, folder)
+        best = with_better_lens(guided(best, job["places"], database, folder))
+    result: dict[str, Any] = described(best, folder)
+    apart = groups_apart(database, {image["name"] for image in result["images"]})
+    result |= {"turned": turned_share(database), "apart": apart}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def mapped(
+    job: "dict[str, Any]", database: Path, folder: Path, done: int = 0
+) -> "pycolmap.Reconstruction | None":
+    """The model of most images, which counts those that are placed from `done` on; None if none."""
 
     def next_image() -> None:
-        nonlocal placed
-        placed += 1
-        print(f"place {placed}", flush=True)  # noqa: T201
+        nonlocal done
+        done += 1
+        print(f"place {done}", flush=True)  # noqa: T201
 
-    print("place 0", flush=True)  # noqa: T201
+    print(f"place {done}", flush=True)  # noqa: T201
     options = pycolmap.IncrementalPipelineOptions()
     options.num_threads, options.random_seed = job["threads"], 0
     options.extract_colors = True
     best: pycolmap.Reconstruction | None = None
     for k, (angle, forward) in enumerate(job["first_pairs"]):
         options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward
-        (models := folder / f"models{k}").mkdir()
+        (models := folder / f"models_{database.stem}{k}").mkdir()
         found = pycolmap.incremental_mapping(
-            database, images, models, options=options, next_image_callback=next_image
+            database, folder / "images", models, options=options, next_image_callback=next_image
         )
         for model in found.values():
             if best is None or model.num_reg_images() > best.num_reg_images():
                 best = model
+        count = sum(len(group["names"]) for group in job["groups"])
         if best is not None and best.num_reg_images() >= job["part"] * count:
             break
-    if best is not None:
-        best = with_better_lens(guided(best, job["places"], database, folder))
-    result = {**described(best, folder), "turned": turned_share(database)}
-    (folder / "result.json").write_text(json.dumps(result))
+    return best
+
+
+def with_own_lenses(
+    model: "pycolmap.Reconstruction", job: "dict[str, Any]", database: Path, folder: Path
+) -> "tuple[pycolmap.Reconstruction, Path]":
+    """The model found anew with a lens for each image, if it is better, and its database.
+
+    EXIF data do not tell all: programs that send photos remove them, those that crop them leave the
+    focal length as it was, and with the focus of a phone it changes by some hundredths. One lens
+    for all then bends what it shows by pixels, or keeps photos out. It is tried where a lens each
+    agrees with more of the matches, or images without a focal length in EXIF were not placed; and
+    kept if more of the matches agree then.
+    """
+    placed = {image.name for image in model.images.values() if image.has_pose}
+    unknown = {name for group in job["groups"] if not group["focal"] for name in group["names"]}
+    if all(len(group["names"]) == 1 for group in job["groups"]):
+        return model, database
+    tried = with_lens_each(model)
+    least = (1 + GUIDANCE.more) * support(model, database)
+    if support(tried, database) < least and not unknown - placed:
+        return model, database
+    own = folder / "own.db"
+    shutil.copy(database, own)
+    with closing(pycolmap.Database.open(own)) as base:
+        numbered = [(image, base.read_camera(image.camera_id)) for image in base.read_all_images()]
+        base.clear_frames()
+        base.clear_rigs()
+        for image, lens in numbered:
+            if image.image_id in tried.cameras:
+                lens.params = tried.cameras[image.image_id].params.tolist()
+                lens.has_prior_focal_length = True
+            lens.camera_id = base.write_camera(lens)
+            rig = pycolmap.Rig()
+            rig.add_ref_sensor(lens.sensor_id)
+            frame, image.camera_id = pycolmap.Frame(), lens.camera_id
+            frame.frame_id, frame.rig_id = image.frame_id, base.write_rig(rig)
+            frame.add_data_id(image.data_id)
+            base.write_frame(frame, use_frame_id=True)
+            base.update_image(image)
+    found = mapped(job, own, folder, len(placed))
+    if found is None or found.num_reg_images() < len(placed):
+        return model, database
+    return (found, own) if support(found, own) > least else (model, database)
+
+
+def with_lens_each(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
+    """The model after bundle adjustment with a lens for each image, numbered as the images are."""
+    found = pycolmap.Reconstruction()
+    for number, image in model.images.items():
+        if image.has_pose:
+            lens = pycolmap.Camera(image.camera.todict())
+            lens.camera_id = number
+            found.add_camera_with_trivial_rig(lens)
+            places = np.array([point.xy for point in image.points2D]).reshape(-1, 2)
+            copy = pycolmap.Image(image.name, places, number, number)
+            found.add_image_with_trivial_frame(copy, image.cam_from_world())
+    for point in model.points3D.values():
+        found.add_point3D(point.xyz, point.track, point.color)
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary = False
+    pycolmap.bundle_adjustment(found, options)
+    return found
 
 
 def likely_pairs(database: Path, partners: int) -> "list[tuple[str, str]]":
@@ -143,6 +219,24 @@ def turned_share(database: Path) -> float:
     with closing(sqlite3.connect(database)) as base:
         found = Counter(base.execute("SELECT config FROM two_view_geometries WHERE rows > 0"))
     return sum(found[kind,] for kind in turned) / max(found.total(), 1)
+
+
+def groups_apart(database: Path, placed: "set[str]") -> "list[list[str]]":
+    """Names of images that were not placed and match each other but none of those that were.
+
+    Groups of at least three, as of another place, or from the other side of something.
+    """
+    with closing(pycolmap.Database.open(database)) as base:
+        names = {image.image_id: image.name for image in base.read_all_images()}
+        pairs, counts = base.read_two_view_geometry_num_inliers()
+    group = {name: name for name in names.values()}  # of each, the first that it is joined to
+    group |= dict.fromkeys(placed, "")
+    for pair, count in zip(pairs, counts, strict=True):
+        if count > 0:
+            both = {group[names[i]] for i in pycolmap.pair_id_to_image_pair(pair)}
+            group = {name: min(both) if own in both else own for name, own in group.items()}
+    found = [[name for name in group if group[name] == one] for one in sorted(set(group.values()))]
+    return [names for names in found if group[names[0]] and len(names) >= JOINED]
 
 
 @dataclass(frozen=True)
@@ -228,7 +322,9 @@ def guided(
                 fix.position_covariance = (near * deviation) ** 2 * np.eye(3)
                 fix.coordinate_system = pycolmap.PosePriorCoordinateSystem.CARTESIAN
                 fixes.append(fix)
-        tried = led(found, fixes, database, folder / "images", place)
+        tried = joined(led(found, fixes, database, folder / "images", place), database, place)
+        if tried.num_reg_images() < model.num_reg_images():
+            continue
         if (own := support(tried, database)) > most:
             best, most = tried, own
     return best
@@ -257,6 +353,30 @@ def led(
         if k < 2 * GUIDANCE.rounds - 1:
             found = pycolmap.triangulate_points(found, database, images, place, clear_points=True)
     return found
+
+
+def joined(
+    model: "pycolmap.Reconstruction", database: Path, place: Path
+) -> "pycolmap.Reconstruction":
+    """The model with images placed anew that show none of its points any more.
+
+    Fixes say nothing of how cameras are turned: those drawn back with points of their own may look
+    past what the others see.
+    """
+    lost = [i for i in model.images.values() if i.has_pose and i.num_points3D < POINTS]
+    if not lost:
+        return model
+    for image in lost:
+        model.deregister_frame(image.frame_id)
+    for folder in (given := place / "given", out := place / "joined"):
+        folder.mkdir(exist_ok=True)
+    model.write(given)
+    options = pycolmap.IncrementalPipelineOptions()
+    options.random_seed, options.multiple_models = 0, False
+    found = pycolmap.incremental_mapping(
+        database, place.parent / "images", out, options=options, input_path=given
+    )
+    return max(found.values(), key=lambda each: each.num_reg_images(), default=model)
 
 
 def support(model: "pycolmap.Reconstruction", database: Path) -> float:
