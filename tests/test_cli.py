@@ -425,7 +425,7 @@ def test_colors_of_a_fit(tmp_path, capsys):
 
 
 @pytest.mark.rotating(4, group="fits")
-@for_each("views, start", [(4, "hull"), (3, "icosphere(3)")])
+@for_each("views, start", [(4, "hull"), (2, "icosphere(3)")])
 def test_start_of_a_fit(box, tmp_path, views, start):
     out = tmp_path / "out"
     options = ["--image-size", 16, "--views", views, "--steps", 2, "--quiet"]
