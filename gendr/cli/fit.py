@@ -242,8 +242,6 @@ def _refuse_for_object(args: Fit) -> None:
         raise ValueError(f"--subdivisions is of a sphere, and --init is {args.init}; leave one out")
     if settings.steps is not None and settings.budget is not None:
         raise ValueError("--steps and --budget contradict each other; give one of them")
-    if args.background in (None, AUTO) and (given := photos.changed(args, "tolerance")):
-        raise ValueError(f"{given[0]} is of the colour that --background names; leave it out")
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
@@ -288,6 +286,8 @@ def _load(args: Fit, device: torch.device) -> _Target:
                     f"{option} is for meshes, and {path} holds images with cameras of their own; "
                     "leave it out"
                 )
+        if args.background in (None, AUTO) and (given := photos.changed(args, "tolerance")):
+            raise ValueError(f"{given[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
     of_photos = photos.changed(args, *_OF_PHOTOS)
     for flag in ["--refine"] * _moves_cameras(args) + of_photos:
