@@ -24,9 +24,10 @@ from PIL import Image
 import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose
+from gendr.cli.common import SOURCES, Sources
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
-from gendr.jobs.folders import locked
+from gendr.jobs.folders import locked, output_folder
 from gendr.mesh import cube, icosphere
 from gendr.photos import Views, save_views, visual
 from gendr.photos.fitting import ColorResult, FitResult, FitSettings, FitState
@@ -320,6 +321,11 @@ def test_pose_options_that_do_not_go_together(turning, tmp_path, capsys, monkeyp
         shown = refused(capsys, "pose", "box.obj", *words.split(), "-o", tmp_path / "out")
         assert said in shown, words
     assert not (tmp_path / "out").exists()
+    with output_folder(tmp_path / "out"):
+        said = refused(capsys, "pose", "box.obj", "video/8.png", "-o", tmp_path / "out")
+        assert "another process" in said
+        assert "another process" in refused(capsys, "splat", "rig", "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 # -- fit -------------------------------------------------------------------------------------------
@@ -414,12 +420,12 @@ def test_colors_of_a_fit(tmp_path, capsys):
         assert texture[..., 0].mean() > 1.5 * texture[..., 1].mean()
     with Image.open(out / "turntable.gif") as gif:
         assert gif.size == (48, 48)
-    assert run("fit", tmp_path / "photos", "-o", out / "b", *options, "--colors", "none") == 0
+    assert run("fit", tmp_path / "photos", "-o", out / "b", *options[:4], "--colors", "none") == 0
     assert names(out / "b") == RESULTS
 
 
 @pytest.mark.rotating(4, group="fits")
-@for_each("views, start", [(4, "hull"), (3, "icosphere(3)")])
+@for_each("views, start", [(4, "hull"), (2, "icosphere(3)")])
 def test_start_of_a_fit(box, tmp_path, views, start):
     out = tmp_path / "out"
     options = ["--image-size", 16, "--views", views, "--steps", 2, "--quiet"]
@@ -505,7 +511,7 @@ def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
     (out / "fit.png").write_text("mine")
     for _ in range(2):
         start_from = ["--init", tmp_path / "start.obj"]
-        assert run("fit", box, "-o", out, *start_from, *SMALL, "--steps", 1) == 0
+        assert run("fit", box, "-o", out, *start_from, *SMALL[:4], "--steps", 1, "--quiet") == 0
         assert names(out) == {"fit.png", "fit-1.png", "fit.mtl", *RESULTS}
     assert (out / "fit.png").read_text() == "mine"
     fitted = Mesh.load(out / "fit.obj")
@@ -630,6 +636,25 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
     assert set(called) == {"fit", "refine", "colors", "pictures"}
 
 
+def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys):
+    photo = tmp_path / "a.jpg"
+    photo.write_text("one")
+
+    def sources(*options):
+        return Sources(tmp_path, "masks", [photo], *options)
+
+    assert sources().unchanged()  # of earlier versions nothing is known
+    sources().keep()
+    Sources(tmp_path, "frames", [photo]).keep()
+    assert sources().unchanged()
+    assert not sources(60).unchanged()
+    photo.write_text("another")
+    assert not sources().unchanged()
+    assert capsys.readouterr().err.count("what masks were made from has changed") == 2
+    (tmp_path / SOURCES).write_text("damaged")
+    assert sources().unchanged()
+
+
 def test_a_stage_of_other_input_is_not_used(tmp_path):
     path, given, options = tmp_path / "a.pt", (torch.arange(3.0),), {"size": 3}
 
@@ -675,6 +700,7 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
         said = refused(capsys, *command)
         assert f"another process (pid {os.getpid()}) is writing to {out}" in said
     assert run(*command, "--seed", 1) == 0
+    (out / "fit.glb").write_text("of an earlier fit, with colours")
     before = {name: (out / name).read_bytes() for name in RESULTS - {"checkpoint.pt"}}
 
     def full(*_, **__):
@@ -688,7 +714,7 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
         with monkeypatch.context() as patch:
             stop(patch)
             assert run(*command) in (2, 130)
-        assert names(out) <= {*RESULTS, "progress.json"}
+        assert names(out) <= {*RESULTS, "progress.json", "fit.glb"}
         assert {name: (out / name).read_bytes() for name in before} == before
     assert "checkpoint.pt: No space left on device" in capsys.readouterr().err
     # All steps are done, but their results could not be written.
@@ -981,6 +1007,9 @@ def bad(tmp_path_factory):
     (tmp_path / "junk.glb").write_bytes(b"\x00\xff" * 40)
     (tmp_path / "model.docx").write_text("hello")
     (tmp_path / "file").write_text("in the way")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "checkpoint.pt").write_text("of another program")
+    save_box(tmp_path / "fit.obj")
     noposes = tmp_path / "noposes"
     noposes.mkdir()
     Image.new("L", (8, 8), 255).save(noposes / "a.png")
@@ -1032,7 +1061,27 @@ BAD_INPUT = [
     ("fit box.ply --masks broken", "--masks is for photos, and box.ply is a mesh"),
     ("fit box.ply --keep-doubtful", "--keep-doubtful is for photos, and box.ply is a mesh"),
     ("fit box.ply --texture-size 64", "--texture-size is for photos, and box.ply is a mesh"),
-    ("fit box.ply --no-remesh --edge 1", "--edge is of remeshed faces, and --no-remesh keeps"),
+    ("fit box.ply --no-remesh --edge 1", "--edge is of remeshed faces, and faces are kept"),
+    ("fit box.ply --init sphere --edge 1", "--edge is of remeshed faces, and faces are kept"),
+    ("fit box.ply --init box.ply --subdivisions 2", "is of a sphere, and --init is box.ply"),
+    ("fit box.ply --steps 5 --budget 9s", "--steps and --budget contradict each other"),
+    ("fit grey --tolerance 0.2", "--tolerance is of the colour that --background names"),
+    ("fit grey --texture-size 64", "--texture-size has no effect: grey gets no colours"),
+    ("fit grey -o grey/images", "-o grey/images is where grey is, which results would replace"),
+    ("fit fit.obj -o .", "-o . is where fit.obj is, which results would replace"),
+    ("fit box.ply -o foreign", "foreign/checkpoint.pt is no checkpoint of a fit"),
+    (
+        "fit pose --scene --colors none --light camera",
+        "--light has no effect: pose",
+    ),
+    ("fit pose --scene --seed 1", "--seed is for an object with masks, and pose is made a scene"),
+    ("fit pose --scene --resume -o none", "nothing in none to go on with"),
+    ("masks grey -o grey/images", "-o grey/images is where grey/images is"),
+    ("cameras grey -o grey/images/000.png", "000.png is a photo, which would be replaced"),
+    ("splat pose --steps 5 --budget 9s", "--steps has no effect, as --budget is given"),
+    ("splat pose --init a.npz --unit px", "--unit has no effect, as a.npz says it"),
+    ("splat grey -o foreign", "foreign/checkpoint.pt is no checkpoint of"),
+    ("pose box.ply grey/images -o grey/images", "-o grey/images is where grey/images is"),
     ("fit opaque --background blurple", "the name of a colour or #rrggbb, got 'blurple'"),
     ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
     ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),

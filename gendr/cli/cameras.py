@@ -10,10 +10,12 @@ from typing import TypeVar
 
 from gendr._common.files import write_all
 from gendr.cli.command_line import say
+from gendr.cli.common import Sources
 from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
 from gendr.jobs.folders import writable_folder
 from gendr.photos.camera_files.opencv import OPENCV
+from gendr.photos.camera_files.photos import is_photo
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
 from gendr.photos.capture.cameras import list_photos
@@ -32,6 +34,8 @@ def run(args: Cameras) -> int:
     file = folder / OPENCV if args.output is None else Path(args.output)
     if file.is_dir():
         file = file / OPENCV
+    if is_photo(file):
+        raise ValueError(f"-o {file} is a photo, which would be replaced; name a .json file")
     if args.output is None and not args.force:
         try:
             there = read_cameras(folder).file
@@ -72,10 +76,12 @@ def with_photos(args: Command, photos: str, out: Path) -> tuple[Command, str]:
         return args, photos
     name = "target" if isinstance(args, Fit) else "photos"
     place = out / FRAMES
-    if not (args.resume and any(place.glob("frame_*.jpg"))):
+    sources = Sources(out, "frames", [path], args.frames)
+    if not (args.resume and any(place.glob("frame_*.jpg")) and sources.unchanged()):
         with Session("frames", None, quiet=args.quiet, at_once=True) as session:
             with session.part("frames") as tell:
                 found = extract_frames(path, place, args.frames or FRAME_COUNT, callback=tell)
+        sources.keep()
         if not args.quiet:
             say("gendr", f"{len(found)} sharp frames of {path.name}, in {place}")
     return replace(args, **{name: str(place)}), str(place)
@@ -90,15 +96,16 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
     try:
         read_cameras(folder)
     except NoCamerasError as error:
-        if not list_photos(folder):
+        if not (inside := list_photos(folder)):
             raise
         _say_unread(error, args.quiet)
     else:
         return args
-    file = writable_folder(out) / OPENCV
-    if not (args.resume and file.is_file()):
+    file, sources = out / OPENCV, Sources(out, "cameras", inside)
+    if not (args.resume and file.is_file() and sources.unchanged()):
         found = _found(folder, args.max_megapixels, args.quiet)
         write_all(found.files(file))
+        sources.keep()
         if not args.quiet:
             say("gendr", _line(found))
     return replace(args, cameras=str(file))

@@ -279,9 +279,9 @@ def run_program(
         return end.code if isinstance(end.code, int) else BAD_INPUT
     try:
         return run(args) or 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         hint = "; the same command with --resume goes on" if resumes(args) else ""
-        say(parser.prog, f"stopped{hint}")
+        say(parser.prog, str(stop) or f"stopped{hint}")  # a `Session` knows where
         return INTERRUPTED
     except BrokenPipeError:  # such as `gendr list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

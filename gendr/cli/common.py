@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from gendr import __version__
+from gendr._common.files import write_whole
+from gendr.cli.command_line import say
 
-__all__ = ["as_json", "check_checkpoint", "model_file", "versions"]
+__all__ = [
+    "SOURCES", "Sources", "as_json", "check_checkpoint", "check_output", "check_own", "model_file",
+    "versions",
+]  # fmt: skip
+
+# The file of `Sources`.
+SOURCES = ".gendr-sources.json"
 
 
 def as_json(values: Any) -> bytes:
@@ -25,6 +36,75 @@ def check_checkpoint(folder: Path, name: str) -> None:
     """
     if not (folder / name).is_file():
         raise ValueError(f"--resume: no {name} in {folder}; leave --resume out to start anew")
+
+
+def check_own(folder: Path, name: str, kind: str) -> None:
+    """Refuse a folder whose checkpoint, which would be replaced, is of another command.
+
+    Raises:
+        ValueError: naming the file.
+    """
+    from gendr.jobs.checkpoint import load_checkpoint
+
+    if (folder / name).is_file():
+        load_checkpoint(folder / name, kind)
+
+
+def check_output(folder: Path, source: Path, results: Collection[str] = ()) -> None:
+    """Refuse an output folder in which the input would be replaced, or results taken for photos.
+
+    Args:
+        folder: for results.
+        source: a folder of photos, or a file.
+        results: the names of files that are written.
+
+    Raises:
+        ValueError: naming the input.
+    """
+    from gendr.photos.camera_files.photos import is_photo
+
+    if source.is_dir():
+        places = {place.resolve() for place in (source, source / "images")}
+        harmed = folder.resolve() in places and any(map(is_photo, folder.iterdir()))
+    else:
+        harmed = source.name in results and source.parent.resolve() == folder.resolve()
+    if harmed:
+        raise ValueError(
+            f"-o {folder} is where {source} is, which results would replace or be taken for; "
+            "choose another folder"
+        )
+
+
+class Sources:
+    """What a stage before a fit was made from, so that `--resume` does not take it for others.
+
+    Args:
+        out: the output folder, in which a hidden file keeps that.
+        what: the stage makes, for a message.
+        files: that it reads; they are known by their names, sizes and times.
+        options: and all else.
+    """
+
+    def __init__(self, out: Path, what: str, files: Iterable[Path], *options: object) -> None:
+        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in files]
+        self._file, self._what = out / SOURCES, what
+        self._now = sha256(repr((stats, options)).encode()).hexdigest()
+
+    def unchanged(self) -> bool:
+        """Whether they are those that were kept, or of none anything is known; else a line."""
+        found = self._kept().get(self._what, self._now) == self._now
+        if not found:
+            say("gendr", f"what {self._what} were made from has changed: they are made anew")
+        return found
+
+    def keep(self) -> None:
+        """Keep them once the stage is done."""
+        write_whole(self._file, as_json({**self._kept(), self._what: self._now}))
+
+    def _kept(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            return dict(json.loads(self._file.read_bytes()))
+        return {}
 
 
 def model_file(text: str) -> Path:

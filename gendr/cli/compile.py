@@ -83,11 +83,14 @@ def run(args: Compile) -> int:
         if name not in KERNELS:
             raise ValueError(unknown("part", name, KERNELS))
     names = [name for name in KERNELS if not args.what or name in args.what]
+    started: list[subprocess.Popen[str]] = []
     with (
         ThreadPoolExecutor(args.jobs or num_threads()) as pool,
         tqdm(total=len(names), unit="part", disable=args.quiet) as bar,
     ):
-        running: dict[Future[None], str] = {pool.submit(_compile, name): name for name in names}
+        running: dict[Future[None], str] = {
+            pool.submit(_compile, name, started): name for name in names
+        }
         try:
             while running:
                 bar.set_description(f"compiling {', '.join(running.values())}")
@@ -97,17 +100,24 @@ def run(args: Compile) -> int:
                     del running[each]
                     bar.update()
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in started:  # what still runs after Ctrl-C, or where another failed
+                process.terminate()
     if not args.quiet:
         sys.stdout.write(f"compiled: {', '.join(names)}\n")
     return 0
 
 
-def _compile(name: str) -> None:
-    with TemporaryDirectory() as folder:
-        ended = subprocess.run(
-            [sys.executable, "-c", PROGRAMS[name]], cwd=folder, capture_output=True, text=True
-        )
-    if ended.returncode:
-        reason = (ended.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise RuntimeError(f"compiling {name} failed ({ended.returncode}): {reason}")
+def _compile(name: str, started: list[subprocess.Popen[str]]) -> None:
+    with (
+        TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAMS[name]], cwd=folder, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        ) as process,
+    ):  # fmt: skip
+        started.append(process)
+        _, errors = process.communicate()
+    if process.returncode:
+        reason = (errors.strip().splitlines() or ["no reason given"])[-1]
+        raise RuntimeError(f"compiling {name} failed ({process.returncode}): {reason}")

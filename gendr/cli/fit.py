@@ -13,17 +13,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gendr._common.files import write_all, write_whole
+from gendr._common.files import write_whole
 from gendr.cli import photos
 from gendr.cli.cameras import with_cameras
-from gendr.cli.common import as_json, check_checkpoint, model_file, versions
+from gendr.cli.common import (
+    as_json,
+    check_checkpoint,
+    check_output,
+    check_own,
+    model_file,
+    versions,
+)
 from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
 from gendr.cli.view import viewer_of
 from gendr.jobs.devices import usable_device
-from gendr.jobs.folders import locked, writable_folder
+from gendr.jobs.folders import output_folder
 from gendr.jobs.loop import Pace
 from gendr.kernels.threads import Beside, num_threads
 from gendr.losses import chamfer
@@ -31,8 +38,9 @@ from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
 from gendr.photos import visual
 from gendr.photos.fitting import FitResult, FitSettings, FitState, fit
+from gendr.photos.fitting.shape.state import KIND
 from gendr.photos.fitting.visibility import visible_share
-from gendr.photos.views import Views, load_views, view_sizes
+from gendr.photos.views import AUTO, Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ if TYPE_CHECKING:
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
-MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", "metrics.json"
+MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", photos.METRICS
 CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", "progress.json", "preview.png"
 # Seconds between two checkpoints, and between two previews; these take at most this part of the
 # time.
@@ -138,6 +146,13 @@ def run(args: Fit) -> int:
     clock = _Stopwatch()
     device = usable_device(args.device)
     choose(args.settings.backend, torch.zeros((), device=device))  # refuses what is not there
+    with output_folder(out := Path(args.output)):
+        check_output(out, model_file(args.target), photos.RESULTS)
+        check_own(out, CHECKPOINT, KIND)
+        return _run(args, device, clock)
+
+
+def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     settings = args.settings
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
@@ -162,6 +177,7 @@ def run(args: Fit) -> int:
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
+    photos.check_colors(args, carrier)
     if settings.budget is not None:
         alone = STEPS_ALONE if carrier == "none" else STEPS_BEFORE_COLORS
         part = STEPS_PART if moves else alone
@@ -170,6 +186,8 @@ def run(args: Fit) -> int:
     few = len(target.masks) < HULL_VIEWS or args.subdivisions is not None
     kind = args.init or ("sphere" if few else "hull")
     settings = settings.resolved(kind == "hull")
+    if settings.edge is not None and not settings.remesh:
+        raise ValueError("--edge is of remeshed faces, and faces are kept; give --remesh too")
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
@@ -180,8 +198,7 @@ def run(args: Fit) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    viewer = viewer_of(writable_folder(out), args.view)
-    with viewer, locked(out), session, Beside(device) as beside:
+    with viewer_of(out, args.view), session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
@@ -215,15 +232,16 @@ def _refuse_for_object(args: Fit) -> None:
     Raises:
         ValueError: naming the option.
     """
-    usual = Fit(target=args.target, settings=FitSettings())
-    for name in ("faces", "box", "hold_out"):
-        if getattr(args, name) != getattr(usual, name):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is for scenes, and {args.target} is fitted to masks; "
-                "leave it out, or give --scene"
-            )
-    if args.settings.edge is not None and args.settings.remesh is False:
-        raise ValueError("--edge is of remeshed faces, and --no-remesh keeps faces; leave one out")
+    if given := photos.changed(args, "faces", "box", "hold_out"):
+        raise ValueError(
+            f"{given[0]} is for scenes, and {args.target} is fitted to masks; leave it out, or "
+            "give --scene"
+        )
+    settings = args.settings
+    if args.subdivisions is not None and args.init not in (None, "sphere"):
+        raise ValueError(f"--subdivisions is of a sphere, and --init is {args.init}; leave one out")
+    if settings.steps is not None and settings.budget is not None:
+        raise ValueError("--steps and --budget contradict each other; give one of them")
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
@@ -268,12 +286,12 @@ def _load(args: Fit, device: torch.device) -> _Target:
                     f"{option} is for meshes, and {path} holds images with cameras of their own; "
                     "leave it out"
                 )
+        if args.background in (None, AUTO) and (given := photos.changed(args, "tolerance")):
+            raise ValueError(f"{given[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
-    usual = Fit(target=args.target, settings=FitSettings())
-    given = [option for option in _OF_PHOTOS if getattr(args, option) != getattr(usual, option)]
-    for option in ["refine"] * _moves_cameras(args) + given:
-        flag = option.replace("_", "-")
-        raise ValueError(f"--{flag} is for photos, and {args.target} is a mesh; leave it out")
+    of_photos = photos.changed(args, *_OF_PHOTOS)
+    for flag in ["--refine"] * _moves_cameras(args) + of_photos:
+        raise ValueError(f"{flag} is for photos, and {args.target} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -542,7 +560,7 @@ class _FitReport:
         if target.views is not None:
             seen, hull = metrics["seen_by_two"], self.start == "hull"
             cautions = photos.warnings_of(result.iou, seen, metrics["quality"], from_hull=hull)
-        write_all({**files, out / METRICS: as_json(metrics)})
+        photos.write_results(out, {**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
         # More steps change the shape, but not the cameras.

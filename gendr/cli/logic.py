@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from gendr._common.arrays import read_array, read_arrays
 from gendr._common.files import write_all, write_whole
-from gendr.cli.common import as_json, check_checkpoint, versions
+from gendr.cli.common import as_json, check_checkpoint, check_own, versions
 from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
-from gendr.jobs.folders import locked, writable_folder
+from gendr.jobs.folders import output_folder
 from gendr.logic import Circuit
 
 CHECKPOINT, CIRCUIT, METRICS = "checkpoint.pt", "circuit.npz", "metrics.json"
@@ -90,6 +90,7 @@ def _train(args: LogicTrain) -> None:
     out = Path(args.output)
     if args.resume:
         check_checkpoint(out, CHECKPOINT)
+    check_own(out, CHECKPOINT, LogicTraining.kind)
     order = np.random.default_rng(args.seed).permutation(len(x))
     train, test = np.split(order, [len(x) - max(1, round(args.test_share * len(x)))])
     if not len(train):
@@ -101,6 +102,8 @@ def _train(args: LogicTrain) -> None:
     if not np.isin(x, (0, 1)).all():
         front = Thermometer.quantiles(rows[torch.from_numpy(train)], args.bits)
         rows = front(rows)
+    elif args.bits != LogicTrain.bits:
+        raise ValueError(f"--bits is of numbers, and x in {args.data} is 0 and 1; leave it out")
     rows, labels = rows.byte(), torch.from_numpy(y)
     parts = [Samples(rows[part], labels[part], classes) for part in (train, test)]
     width = -(-args.width // classes) * classes
@@ -110,7 +113,7 @@ def _train(args: LogicTrain) -> None:
         seed=args.seed, evaluate_every=max(1, args.steps // 10),
     )  # fmt: skip
     training = LogicTraining(settings, parts[0], None, parts[1])
-    with locked(writable_folder(out)):
+    with output_folder(out):
         with Session("logic", args.steps, quiet=args.quiet) as session:
 
             def each_step(training: LogicTraining) -> None:
@@ -146,6 +149,8 @@ def _run(args: LogicRun) -> None:
     writer.writerow(head)
     writer.writerows(found.tolist())
     if args.output:
+        if Path(args.output).resolve() in (Path(args.data).resolve(), Path(args.circuit).resolve()):
+            raise ValueError(f"-o {args.output} would replace what is read; name another file")
         write_whole(Path(args.output), text.getvalue().encode())
     else:
         sys.stdout.write(text.getvalue())

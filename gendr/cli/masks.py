@@ -18,7 +18,7 @@ from torch import Tensor
 from gendr._common.files import write_all
 from gendr.cli.cameras import photo_folder
 from gendr.cli.command_line import say
-from gendr.cli.common import model_file
+from gendr.cli.common import Sources, check_output, model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session
 from gendr.jobs.folders import writable_folder
@@ -67,6 +67,7 @@ def run(args: Masks) -> int:
     out = folder / "masks" if args.output is None else Path(args.output)
     if args.output is None and out.is_dir() and any(p.name[0] != "." for p in out.iterdir()):
         raise ValueError(f"{out} holds files already; remove them, or choose another folder: -o")
+    check_output(out, photos[0].parent)
     said = _write(photos, out, args.image_size, args.max_megapixels, args.quiet)
     if not args.quiet:
         sys.stdout.write(f"{out}: {said}; look at {out / SHEET}\n")
@@ -90,11 +91,14 @@ def with_masks(args: Fit, out: Path) -> Fit:
         return args
     place = out / "masks"
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
-    if not (args.resume and all(file.is_file() for file in _files(photos, place))):
+    sources = Sources(out, "masks", photos, args.cameras)
+    there = all(file.is_file() for file in _files(photos, place))
+    if not (args.resume and there and sources.unchanged()):
         why, said = None, ""
         try:
             cameras = _cameras(open_folder(folder, None, limit, args.cameras))
             said = _write(photos, place, Masks.image_size, limit, args.quiet, cameras)
+            sources.keep()
         except (ValueError, RuntimeError) as error:
             why = str(error)
         if why is not None:  # raised here, as what the other error was raised in holds all photos

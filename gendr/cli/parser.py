@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -685,7 +686,8 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
     """Defaults shown, examples as written."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=100)
+        width = min(100, shutil.get_terminal_size((100, 24)).columns)
+        super().__init__(prog, max_help_position=28, width=width)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         """Say the defaults but those that go without saying."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gendr._common.files import write_all
 from gendr.cli.command_line import say
 from gendr.cli.common import as_json, model_file
 from gendr.cli.parser import Fit
@@ -28,6 +31,12 @@ if TYPE_CHECKING:
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
+METRICS = "metrics.json"
+# Results of objects and scenes: those of an earlier fit go that this one does not have.
+RESULTS = {
+    "fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED,
+    TURNTABLE, METRICS,
+}  # fmt: skip
 # Shorter side in pixels of the photos for stereo, unless --image-size says less or more.
 STEREO_SIZE = 400
 # Of those that colours are taken from, unless --color-size says another: as many photos of a square
@@ -37,6 +46,42 @@ COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
 _WANTED = 5e-4
 # The turntable: views, their size in pixels, and their elevation in degrees.
 FRAMES, SIZE, ELEVATION = 36, 256, 15.0
+
+
+def write_results(out: Path, files: Mapping[Path, bytes]) -> None:
+    """Write the results of a fit; what an earlier fit left under other names of results goes."""
+    try:
+        kind = json.loads((out / METRICS).read_bytes())["kind"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        kind = None
+    write_all(files)
+    own = kind in ("mesh", "images", "scene")
+    for name in RESULTS - {path.name for path in files} if own else ():
+        (out / name).unlink(missing_ok=True)
+
+
+def changed(args: Fit, *names: str) -> list[str]:
+    """Those of some options that are not as by default, as they are written."""
+    usual = Fit(target=args.target, settings=args.settings)
+    given = [name for name in names if getattr(args, name) != getattr(usual, name)]
+    return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def check_colors(args: Fit, kind: str) -> None:
+    """Refuse options that there are not for colours of a kind.
+
+    Args:
+        args: of the command.
+        kind: "texture", "vertex" or "none".
+
+    Raises:
+        ValueError: naming the option.
+    """
+    of_texture, of_any = ["texture_size"], ["color_size", "exposure", "light"]
+    left = {"texture": [], "vertex": of_texture, "none": of_texture + of_any}[kind]
+    if given := changed(args, *left):
+        carried = "no colours" if kind == "none" else "colours on vertices, without a texture"
+        raise ValueError(f"{given[0]} has no effect: {args.target} gets {carried}; leave it out")
 
 
 def _check_colored(option: str, args: Fit, views: Views | None) -> None:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from gendr._common.files import write_all
-from gendr.cli.common import as_json, check_checkpoint, model_file, versions
+from gendr.cli.common import as_json, check_checkpoint, check_output, model_file, versions
 from gendr.cli.parser import Pose
 from gendr.cli.progress import Session
 from gendr.cli.stages import StageFile
-from gendr.jobs.folders import writable_folder
+from gendr.jobs.folders import output_folder
 from gendr.jobs.loop import Progress
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
@@ -75,9 +75,11 @@ def run(args: Pose) -> int:
         ]
     _check_images(images, args)
     lenses = [_lens(args.lens, image.size) for image in images]
-    out = writable_folder(Path(args.output))
-    file = _file(args, out, mesh, images)
-    with Session("pose", None, quiet=args.quiet, at_once=True) as session:
+    out = Path(args.output)
+    for path in args.images:
+        check_output(out, Path(path), (CAMERA, OVERLAY, SEARCH, TRACK))
+    with output_folder(out), Session("pose", None, quiet=args.quiet, at_once=True) as session:
+        file = _file(args, out, mesh, images)
         results, whole = _results(args, mesh, images, lenses, rig, file, session)
         # Until these are written, what was found is kept.
         moving = _write(args, out, mesh, list(zip(images, results, strict=True)), whole)

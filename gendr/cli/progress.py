@@ -13,7 +13,6 @@ from tqdm import tqdm
 from typing_extensions import Self
 
 from gendr._common.memory import give_back
-from gendr.cli.command_line import say
 from gendr.jobs.loop import Now, Pace, Progress
 from gendr.jobs.training import TrainingLoop
 
@@ -105,15 +104,15 @@ class Session:
         self.stop.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, *_: object) -> None:
         self.close()
         self.stop.__exit__()
-        if kind is None or not issubclass(kind, KeyboardInterrupt):
+        if not isinstance(error, KeyboardInterrupt):
             return
         self.save()
         if self.place is not None:
             where, source = self.place
-            say("gendr", f"stopped {where}; the same command with --resume goes on {source}")
+            error.args = (f"stopped {where}; the same command with --resume goes on {source}",)
 
     def after(self, now: Now, save: Callable[[], object]) -> None:
         """A step is done: save now and then and in the end, and end if there was a signal.

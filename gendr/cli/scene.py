@@ -20,10 +20,9 @@ from gendr.cli.command_line import say
 from gendr.cli.common import as_json, model_file, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
-from gendr.cli.photos import TEXTURED
+from gendr.cli.photos import METRICS, TEXTURED, changed, check_colors, write_results
 from gendr.cli.progress import Session
-from gendr.cli.stages import Stages
-from gendr.jobs.folders import locked, writable_folder
+from gendr.cli.stages import Stages, has_begun
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
@@ -39,7 +38,7 @@ from gendr.photos.views import view_sizes
 SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
-POINTS, SHEET, METRICS, FOLDER = "points.ply", "sheet.png", "metrics.json", "depth_maps"
+POINTS, SHEET, FOLDER = "points.ply", "sheet.png", "depth_maps"
 # The preview: its files, the longer side of photos for it and from which on there is one, and the
 # part of the faces that it has; and all stages in times of those that it takes.
 PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
@@ -90,7 +89,11 @@ def _run(args: Fit, by_itself: bool) -> int:
     given = read_box(args.box) if args.box else None
     session = Session("scene", None, quiet=args.quiet, at_once=True)
     seconds: dict[str, float] = {}
-    with locked(writable_folder(out)), session:
+    if args.resume and not has_begun(out, FOLDER):
+        raise ValueError(
+            f"--resume: nothing in {out} to go on with; leave --resume out to start anew"
+        )
+    with session:
         session.place = "on its way", f"with what is in {out}"
         if not args.resume:
             _clear(out / FOLDER)
@@ -155,7 +158,7 @@ def _run(args: Fit, by_itself: bool) -> int:
             out / POINTS: points,
         }  # fmt: skip
         files |= whole.to_files(out / TEXTURED)
-        write_all(files)
+        write_results(out, files)
         session.place = None
         stages.clear("colors")
         _clear(out / FOLDER)
@@ -186,24 +189,23 @@ def _refuse(args: Fit) -> None:
         raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
     if args.object:
         raise ValueError("--scene and --object contradict each other; give one of them")
-    usual = Fit(target=args.target, settings=FitSettings())
-    changed = [
-        name for name in ("masks", "background", "tolerance", "keep_doubtful", "init", "refine",
-                          "shape", "subdivisions", "views", "elevation", "color_size", "view")
-        if getattr(args, name) != getattr(usual, name)
+    flags = changed(
+        args, "masks", "background", "tolerance", "keep_doubtful", "init", "refine", "shape",
+        "subdivisions", "views", "elevation", "color_size", "view",
+    )  # fmt: skip
+    usual = FitSettings()
+    flags += [
+        f"--{f.name.replace('_', '-')}" for f in fields(usual)
+        if f.name != "budget" and getattr(args.settings, f.name) != getattr(usual, f.name)
     ]  # fmt: skip
-    changed += [
-        f.name for f in fields(usual.settings)
-        if f.name not in ("budget", "seed")
-        and getattr(args.settings, f.name) != getattr(usual.settings, f.name)
-    ]  # fmt: skip
-    if changed:
+    if flags:
         raise ValueError(
-            f"--{changed[0].replace('_', '-')} is for an object with masks, and {args.target} is "
+            f"{flags[0]} is for an object with masks, and {args.target} is "
             "made a scene, without; leave it out"
         )
     if args.colors == "vertex":
         raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
+    check_colors(args, args.colors or "texture")
 
 
 def _clear(folder: Path) -> None:
@@ -241,8 +243,10 @@ def _previewed(
     """
     out = Path(args.output)
     kept, side = out / FOLDER / SIDE_FILE, max(max(image.shape[:2]) for image in scene.images)
-    if args.resume and kept.is_file():
-        return scene.smaller(int(json.loads(kept.read_text())["side"]))
+    asked = {"asked": side, "budget": args.settings.budget}
+    before = json.loads(kept.read_text()) if args.resume and kept.is_file() else {}
+    if asked.items() <= before.items():
+        return scene.smaller(int(before["side"]))
     if side < PREVIEW_FROM:
         return scene
     begin, small = time.perf_counter(), scene.smaller(PREVIEW_SIDE)
@@ -261,7 +265,7 @@ def _previewed(
     if budget is not None:
         share = max(0.0, budget - spent - taken) / (_ALL * taken)
         side = int(min(side, max(LEAST_SIDE, PREVIEW_SIDE * share**0.5)))
-    write_all({**files, kept: as_json({"side": side})})
+    write_all({**files, kept: as_json({"side": side, **asked})})
     if not args.quiet:
         text = f"a preview after {taken:.0f} s: {glb}"
         session.write(text + (f"; going on with {side} pixels" if budget is not None else ""))

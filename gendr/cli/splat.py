@@ -21,12 +21,19 @@ from torch import Tensor
 
 from gendr._common.files import write_all, write_whole
 from gendr.cli.cameras import with_cameras
-from gendr.cli.common import as_json, check_checkpoint, model_file, versions
+from gendr.cli.common import (
+    as_json,
+    check_checkpoint,
+    check_output,
+    check_own,
+    model_file,
+    versions,
+)
 from gendr.cli.parser import Splat
 from gendr.cli.progress import Session
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
-from gendr.jobs.folders import locked, writable_folder
+from gendr.jobs.folders import output_folder
 from gendr.jobs.loop import Pace
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
@@ -135,17 +142,20 @@ def run(args: Splat) -> int:
     clock = time.perf_counter()
     out, settings = Path(args.output), args.settings
     usable_device(settings.device or "cpu")
-    if args.resume:
-        check_checkpoint(out, CHECKPOINT)
-    args = with_cameras(args, args.photos, out)
-    found = time.perf_counter()
-    photos, settings = _read(args, settings)
-    budget = settings.budget
-    total, unit = (
-        (_steps(settings, args.opaque), "step") if budget is None else (round(budget), "s")
-    )
-    with locked(writable_folder(out)):
+    _refuse(args)
+    with output_folder(out):
+        if args.resume:
+            check_checkpoint(out, CHECKPOINT)
         _check_own(out)
+        if Path(args.photos).exists():
+            check_output(out, Path(args.photos))
+        args = with_cameras(args, args.photos, out)
+        found = time.perf_counter()
+        photos, settings = _read(args, settings)
+        budget = settings.budget
+        total, unit = (
+            (_steps(settings, args.opaque), "step") if budget is None else (round(budget), "s")
+        )
         scene, settings = _scene(args, photos, settings, found)
         with Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS) as session:
             plan = _Plan(args, settings, scene, found)
@@ -165,6 +175,26 @@ def run(args: Splat) -> int:
             session.stop.check()
             report.finish(training, hard, {"cameras": found - clock})
     return 0
+
+
+def _refuse(args: Splat) -> None:
+    """Refuse options that have no effect beside others.
+
+    Raises:
+        ValueError: naming them.
+    """
+    usual = SplatSettings()
+    of_file = "dist", "tconorm", "unit", "degree", "scale", "shape"
+    for names, why, holds in (
+        (("steps",), "--budget is given", args.settings.budget is not None),
+        (("evaluate_every",), "--hold-out 0 leaves no picture to look at", not args.hold_out),
+        (("renew_every",), "--density is none", args.settings.density == "none"),
+        (of_file, f"{args.init} says it", (args.init or "").lower().endswith(".npz")),
+    ):
+        for name in names:
+            if holds and getattr(args.settings, name) != getattr(usual, name):
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} has no effect, as {why}; leave it out")
 
 
 def _steps(settings: SplatSettings, part: float) -> int:
@@ -318,9 +348,8 @@ def _check_own(out: Path) -> None:
         ValueError: if there is one.
     """
     present = [name for name in FILES if (out / name).exists()]
-    if CHECKPOINT in present:
-        load_checkpoint(out / CHECKPOINT, KIND)
-    elif present:
+    check_own(out, CHECKPOINT, KIND)
+    if present and CHECKPOINT not in present:
         try:
             own = json.loads((out / METRICS).read_bytes()).get("kind") == "splats"
         except (OSError, ValueError, AttributeError, RecursionError):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
+from gendr.cli.common import SOURCES
 from gendr.cli.progress import Session
 from gendr.jobs.checkpoint import (
     OtherWorkError,
@@ -120,9 +121,9 @@ class Stages:
             (self.out / STAGES[name]).unlink(missing_ok=True)
 
 
-def has_begun(out: Path) -> bool:
-    """Whether there is the file of a stage in a folder."""
-    return any((out / file).is_file() for file in STAGES.values())
+def has_begun(out: Path, *names: str) -> bool:
+    """Whether a folder holds the file of a stage, what one was made from, or one of some names."""
+    return any((out / name).exists() for name in (SOURCES, *STAGES.values(), *names))
 
 
 def _tensors(value: Tensor | Camera | Mesh | None) -> list[Tensor]:

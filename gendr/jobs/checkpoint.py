@@ -125,7 +125,7 @@ def check_same(source: str, kind: str, then: Mapping[str, Any], now: Mapping[str
 
 
 def _foreign(path: Path, kind: str, reason: str) -> str:
-    return f"{path} is no checkpoint of {kind} ({reason}); delete it, or name another file"
+    return f"{path} is no checkpoint of {kind} ({reason}); delete it, or choose another place"
 
 
 def _on_cpu(value: Any) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -118,10 +118,14 @@ def changed(settings: SettingsT, what: str, changes: Mapping[str, Any]) -> Setti
         changes: by name.
 
     Raises:
+        TypeError: if the settings are something else, such as a dict.
         ValueError: for a setting that does not exist; the nearest names are listed.
     """
     from gendr._common.checks import check_choice
 
+    if not is_dataclass(settings):
+        kind = type(settings).__name__
+        raise TypeError(f"settings must be a settings object, got {kind}; give each {what} by name")
     for name in changes:
         check_choice(what, name, [f.name for f in fields(type(settings))])  # pyright: ignore[reportArgumentType]
     return replace(settings, **changes)  # pyright: ignore[reportArgumentType]

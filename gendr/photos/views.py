@@ -353,19 +353,21 @@ def _read_frames(
     masks = torch.empty(len(frames), *size, **like)
     colors = torch.empty(len(frames), 3, *size, **like)
 
-    def read(i: int) -> tuple[bool, bool, bool]:
-        planes, highest = _read_planes(folder, i, max_megapixels, plain)
+    def read(i: int) -> tuple[bool, bool, bool, bool]:
+        planes, highest, cut = _read_planes(folder, i, max_megapixels, plain)
         opaque, planes = bool((planes[0] == 1).all()), folder.laid(i, planes)
         masks[i] = torch.from_numpy(planes[0])
         if len(planes) > 1:
             colors[i] = torch.from_numpy(planes[1:])
-        return highest < MASK_NOISE, len(planes) > 1, opaque
+        return highest < MASK_NOISE, len(planes) > 1, opaque, cut
 
     largest = max((frame.size for frame in frames), key=math.prod)
     found = mapped(read, range(len(frames)), most=decoded_at_once(largest))
     empty = [frame.name for frame, (nothing, *_) in zip(frames, found, strict=True) if nothing]
-    rgb = colors if all(colored for _, colored, _ in found) else None
-    whole = all(opaque for *_, opaque in found)
+    rgb = colors if all(colored for _, colored, *_ in found) else None
+    whole = all(opaque for _, _, opaque, _ in found)
+    if plain is not None and not any(cut for *_, cut in found):
+        warn_caller(f"{file}: all photos have masks, so that the background {plain.text} is unused")
     if empty:
         # An empty mask would pull the whole object out of that view. If it is correct, the other
         # views show the same, so that nothing is lost without it.
@@ -412,21 +414,22 @@ def _read_before_backdrop(
 
 def _read_planes(
     folder: Folder, i: int, max_megapixels: float, plain: Backdrop | None
-) -> tuple[Planes, float]:
+) -> tuple[Planes, float, bool]:
     """The mask and, unless the image is only a mask, RGB over black: [1 or 4, h, w] in [0, 1].
 
     Returns:
-        These planes, and the largest value of the mask at its full size.
+        These planes, the largest value of the mask at its full size, and whether the mask is what
+        is not of the colour of the background.
     """
     frame, size, bent = folder.frames[i], folder.sizes[i], folder.straightenings[i]
     with open_photo(frame.image, max_megapixels, frame.turn) as opened:
         image = Picture(opened)
         if frame.mask is None and plain is not None and is_opaque(image):
-            return _cut_out(frame, image, size, plain, bent)
+            return *_cut_out(frame, image, size, plain, bent), True
         if frame.mask is None:
-            return masked(frame, image, image, size, bent)
+            return *masked(frame, image, image, size, bent), False
         with open_photo(frame.mask, max_megapixels, frame.mask_turn, is_mask=True) as mask:
-            return masked(frame, image, Picture(mask), size, bent)
+            return *masked(frame, image, Picture(mask), size, bent), False
 
 
 @final

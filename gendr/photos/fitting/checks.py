@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from gendr._common.checks import check_finite, check_float, check_like, check_shape
@@ -9,13 +10,16 @@ from gendr.mesh import Camera
 
 __all__ = ["check_further_images", "check_views"]
 
+# So much larger than 1, or smaller than 0, no resampling makes a value.
+_BEYOND = 1.0
+
 
 def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict[str, int]:
     """Images and the cameras that saw them; the sizes by the letters of the pattern.
 
     Args:
         name: of the argument, such as "masks" or "target_masks".
-        images: floating-point and finite.
+        images: floating-point, in about [0, 1].
         pattern: their shape, in which B is the number of images, such as "[B, H, W]".
         camera: as many, on the same device and of the same dtype.
 
@@ -23,7 +27,7 @@ def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict
         TypeError: if an argument has the wrong type or dtype.
         ValueError: if shapes, numbers or devices do not fit.
     """
-    check_finite(name, check_float(name, images))
+    _check_values(name, check_float(name, images))
     sizes = check_shape(name, images, pattern)
     if not isinstance(camera, Camera):
         raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
@@ -35,7 +39,7 @@ def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict
 
 
 def check_further_images(name: str, value: Tensor, pattern: str, views: str, of: Tensor) -> None:
-    """Further images of the same views: [B, H, W] or [B, 3, H, W], floating-point and finite.
+    """Further images of the same views: [B, H, W] or [B, 3, H, W], in about [0, 1].
 
     Args:
         name: of the argument.
@@ -50,4 +54,15 @@ def check_further_images(name: str, value: Tensor, pattern: str, views: str, of:
     """
     sizes = dict(B=of.shape[0], H=of.shape[-2], W=of.shape[-1])
     check_like(name, check_float(name, value), views, of)
-    check_shape(name, check_finite(name, value), pattern, **sizes)
+    check_shape(name, value, pattern, **sizes)
+    _check_values(name, value)
+
+
+def _check_values(name: str, images: Tensor) -> None:
+    check_finite(name, images)
+    if images.numel():
+        low, high = (float(x) for x in torch.aminmax(images.detach()))
+        if low < -_BEYOND or high > 1 + _BEYOND:
+            raise ValueError(
+                f"{name} must lie in [0, 1], got {low:g} .. {high:g}; divide 8-bit values by 255"
+            )

@@ -85,6 +85,11 @@ def visual_hull(
         check_number("edge", edge, above=0)
     field = hull_field(camera, masks, resolution=resolution)
     vertices, faces = surface_of(field)
+    if not len(faces):
+        raise ValueError(
+            "the masks have no hull: what they show reaches the border of the images on all sides; "
+            "are they inverted?"
+        )
     pixel = field.pixel
     mesh = Mesh(torch.from_numpy(vertices), torch.from_numpy(faces))
     if edge is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -24,7 +24,7 @@ from gendr.photos.scene.model import Scene
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import Surface, SurfaceSettings, large_parts, reconstruct
 
-__all__ = ["SceneSettings", "SceneSurface", "build", "digest", "points_file"]
+__all__ = ["SceneSettings", "SceneSurface", "build", "points_file"]
 
 Array = npt.NDArray[Any]
 
@@ -78,12 +78,11 @@ class SceneSurface:
     cloud: Cloud
 
 
-def digest(scene: Scene, settings: SceneSettings) -> str:
-    """What the result of stereo depends on, as 16 digits."""
-    found = sha256(repr(sorted(asdict(settings.depth).items())).encode())
-    for array in (*scene.images, scene.K, scene.R, scene.t, scene.points, scene.ranges):
-        found.update(np.ascontiguousarray(array).tobytes())
-    found.update(repr(scene.neighbours).encode())
+def _key(arrays: Iterable[Array], *texts: str) -> str:
+    """16 digits that tell arrays and texts from others."""
+    found = sha256(repr(texts).encode())
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:16]
 
 
@@ -114,7 +113,8 @@ def build(
         seconds[name] = round(now - clock, 2)
         clock, before = now, before + _SHARES[name]
 
-    place = folder / digest(scene, settings)
+    arrays = *scene.images, scene.K, scene.R, scene.t, scene.points, scene.ranges
+    place = folder / _key(arrays, repr((settings.depth, scene.neighbours)))
     files = find_depths(scene, place, settings.depth, stage("depths"))
     lap("depths")
     cloud = fused(scene, files, settings.fusion, stage("fusion"))
@@ -135,9 +135,9 @@ def build(
     first = cloud.first[rows]
     depth = (scene.R[first][:, 2] * positions).sum(1) + scene.t[first, 2]
     spacing = _SPACING * side * depth / scene.K[first, 0, 0]
-    key = sha256(repr(settings).encode()).hexdigest()[:16]
+    given = positions, views, starts, scene.centres, np.array(spacing)
     surface = _read_or_made(
-        place / f"surface_{key}.npz",
+        place / f"surface_{_key(given, repr(settings.surface))}.npz",
         lambda: reconstruct(
             positions, views, starts, scene.centres, spacing, settings.surface, stage("surface")
         ),

@@ -540,6 +540,7 @@ def test_bad_arguments(chair):
         ((good, rgb, None, alpha), {}, TypeError, r"camera must be a gendr\.Camera"),
         ((good, rgb[:, :2], camera, alpha), {}, ValueError, r"images must have shape \[B, 3, H, W"),
         ((good, rgb, camera, alpha[:, :5]), {}, ValueError, "masks must have shape"),
+        ((good, 255 * rgb, camera, alpha), {}, ValueError, "images must lie.*divide 8-bit values"),
         ((good, rgb, camera, alpha), {"kind": "textur"}, ValueError, "unknown kind 'textur'"),
         ((good, rgb, camera, alpha), texture, ValueError, "texture_size"),
         ((shifted, rgb, camera, alpha), {}, ValueError, r"must lie in \[0, 1\] to fit a texture"),

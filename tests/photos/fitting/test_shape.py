@@ -298,6 +298,7 @@ def test_resume_refuses_another_fit(tmp_path):
         ({"scale": ":1px"}, ValueError, "in one unit"),
         ({"init": FACELESS}, ValueError, "has no faces"),
         ({"init": "hulk"}, ValueError, "unknown init 'hulk'"),
+        ({"settings": {"steps": 2}}, TypeError, "got dict; give each setting of a fit by name"),
     ],
 )
 def test_bad_settings_end_in_one_line(changes, error, text):
@@ -319,7 +320,7 @@ def test_bad_targets_end_in_one_line():
         ((masks.double(), camera), TypeError, "must have the dtype of target_masks"),
         ((nan, camera), ValueError, r"NaN or inf values, the first \(nan\) at index \[1, 2, 3\]"),
         ((torch.zeros_like(masks), camera), ValueError, "all 4 masks are empty"),
-        ((masks * 255, camera), ValueError, "divide 8-bit masks by 255"),
+        ((masks * 255, camera), ValueError, "divide 8-bit values by 255"),
     ]:
         with pytest.raises(error, match=text) as caught:
             fit(*args, **SMALL)

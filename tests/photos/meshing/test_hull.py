@@ -169,6 +169,7 @@ def test_masks_that_contradict_each_other(ball, monkeypatch):
         (camera[:3], masks, {}, "16 masks need as many cameras, got 3"),
         (camera, masks, {"resolution": 4}, "resolution must be >= 16"),
         (camera, masks, {"edge": 0.0}, "edge must be > 0"),
+        (camera[:3], 1 - masks[:3], {}, "no hull: .* are they inverted"),
         (camera, torch.zeros_like(masks), {}, "masks are empty"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -491,7 +491,7 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
 
 
 @pytest.mark.rotating(5, group="photos")
-def test_an_object_in_a_box(room, tmp_path, stereo):
+def test_an_object_in_a_box(room, tmp_path, stereo, monkeypatch):
     scene, low, high = room[2], np.array([-0.8, -0.5, 3.0]), np.array([0.6, 0.6, 4.2])
     box = tuple(tuple((corner - scene.origin).tolist()) for corner in (low, high))
     found = build(scene, tmp_path, SceneSettings(depth=QUICK, faces=2000, box=box))
@@ -499,6 +499,10 @@ def test_an_object_in_a_box(room, tmp_path, stereo):
     assert (vertices >= low - 0.02).all()
     assert (vertices <= high + 0.02).all()
     assert np.ptp(vertices[:, :2], axis=0) == pytest.approx([1.4, 1.1], abs=0.15)
+    with monkeypatch.context() as patch:  # points as another version of ours chooses them
+        patch.setattr(build_module, "thinned", lambda scene, cloud, _: thinned(scene, cloud, 300))
+        fewer = build(scene, tmp_path, SceneSettings(depth=QUICK, faces=2000, box=box)).mesh
+    assert len(fewer.vertices) < 0.8 * len(vertices)  # and the surface that was kept is not theirs
     with pytest.raises(ValueError, match="the box holds 0 of the points"):
         build(scene, tmp_path, SceneSettings(depth=QUICK, box=((8.0,) * 3, (9.0,) * 3)))
     # By default about what all look at: the wall at the height of the cameras.
