@@ -60,6 +60,7 @@ class Choice(Generic[B]):
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
         traced: whether all have forms of their own for the transforms of `torch.func`.
         batched: what has batches of its own and no form for `torch.func.vmap`, for its message.
+        doubles: whether definitions compute in float64, which `mps` of Apple has not.
 
     Attributes:
         known: the choices by their system.
@@ -75,8 +76,10 @@ class Choice(Generic[B]):
         *,
         traced: bool = False,
         batched: str = "",
+        doubles: bool = False,
     ) -> None:
         self.known[system] = self
+        self.doubles = doubles
         self.modules, self.names, self.traced, self.batched = modules, names, traced, batched
         self._chosen: dict[tuple[str, torch.device, torch.dtype], B] = {}
 
@@ -135,8 +138,8 @@ class Choice(Generic[B]):
 
         Raises:
             ValueError: for an unknown name, or a backend that does not serve this device or dtype.
-            RuntimeError: for a backend that is not usable here, with its reason; and for `batched`
-                inside `torch.func.vmap`.
+            RuntimeError: for a backend that is not usable here, with its reason; for `batched`
+                inside `torch.func.vmap`; and for `doubles` on the device `mps`.
         """
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return self._search(name, tensor)[0]
@@ -156,6 +159,11 @@ class Choice(Generic[B]):
         """`choose`; and the name of what is chosen."""
         if self.batched:
             refuse_vmap(self.batched)
+        if self.doubles and tensor.device.type == "mps":
+            raise RuntimeError(
+                "tensors on mps, which has no float64, cannot be computed with there; move them to "
+                "the CPU with .cpu(), which has kernels"
+            )
         if name not in self.names:
             check_choice("backend", name, ("auto", *self.names))
         if name != self.names[-1] and not self.traced and is_transformed():

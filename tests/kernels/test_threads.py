@@ -1,6 +1,7 @@
 """Threads of the compiled kernels."""
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -254,6 +255,27 @@ def test_after_an_exception_no_thread_works_on():
     assert len(done) == 1
     time.sleep(0.3)
     assert len(done) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere forks with threads are not safe")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_has_threads_of_its_own():
+    """As workers of a DataLoader: threads do not survive a fork, and nobody may wait for them."""
+    set_num_threads(2)
+
+    def both_work(seconds):
+        met = threading.Barrier(2, timeout=seconds)
+        run(lambda start, stop: met.wait(), 2)
+
+    both_work(10)
+    child = os.fork()
+    if not child:
+        try:
+            both_work(3)
+        except threading.BrokenBarrierError:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @for_each(threads=[1, 3])

@@ -5,6 +5,7 @@ import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -448,6 +449,12 @@ def test_a_capable_gpu_is_taken_and_tensors_that_are_elsewhere_are_not(gpu):
     assert choose("auto", torch.zeros(1)) is cpu
     with pytest.raises(ValueError, match="'triton' does not serve tensors on cpu"):
         gendr.silhouette(soup(1, 2, 0), 8, backend="triton")
+
+
+def test_apples_gpu_is_refused():
+    on_mps = SimpleNamespace(device=torch.device("mps"), dtype=torch.float32)
+    with pytest.raises(RuntimeError, match=r"mps, which has no float64, .* with \.cpu\(\)"):
+        choose("auto", on_mps)
 
 
 def test_no_triton_and_its_interpreter(fresh, monkeypatch):

@@ -36,4 +36,6 @@ _MODULES = {
     "triton": "gendr.rendering.backends.triton.backend",
     "reference": "gendr.rendering.backends.reference",
 }
-choose: Callable[[str, Tensor], Backend] = Choice("rendering", _MODULES, batched="rendering").choose
+choose: Callable[[str, Tensor], Backend] = Choice(
+    "rendering", _MODULES, batched="rendering", doubles=True
+).choose
