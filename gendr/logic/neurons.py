@@ -34,7 +34,7 @@ from gendr._common.tracing import (
 from gendr.logic.backends.choice import kernels_for
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
-from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
+from gendr.logic.gates import GATES, MAX_FAN_IN, gate_ids
 from gendr.logic.kinds import OfAKind
 from gendr.tnorms import TConorm, TNorm, as_tconorm
 
@@ -119,7 +119,9 @@ def normal(shape: Sequence[int], seed: int | None, stream: int) -> Tensor:
 
 def _made(gates: tuple[int, ...], size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """See `Neurons._matrix`; no gates are "walsh" with 2^k = size."""
-    rows = truth_tables(gates).tolist() if gates else walsh_matrix(size.bit_length() - 1).tolist()
+    if not gates:
+        return walsh_matrix(size.bit_length() - 1).to(device, dtype)
+    rows = [GATES[gate].table for gate in gates]  # no arrays, at whose numbers graphs would break
     return torch.tensor(rows, dtype=dtype, device=device)
 
 

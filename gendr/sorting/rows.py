@@ -108,7 +108,8 @@ class RowSort(PermutationSort):
         n = x.shape[-1]
         places = torch.arange(n, dtype=x.dtype, device=x.device) - (n - 1) / 2
         if torch.compiler.is_compiling():
-            # Of the quotient below inductor (torch 2.13) finds wrong gradients if sizes are free.
+            # Of the quotient below inductor (torch 2.13) finds wrong gradients: if sizes are free,
+            # or n is 16 and more.
             p = self.permutation(x)
             return (p * places[:, None]).sum(-2) / p.sum(-2) + (n + 1) / 2
         sums = self._product(x, torch.stack([places, torch.ones_like(places)], -1), True)
