@@ -32,8 +32,8 @@ from gendr.photos.images import Planes, highest, is_grey, lowest, open_photo, re
 _COARSEST_OF_EYES = 1e-5
 # How far from black and white pixels of a mask may be, and the share of them that may be farther.
 _NEARLY, _BETWEEN = 0.1, 0.2
-# Masks that are darker everywhere may be labels.
-_HALF = 0.5
+# Masks that are darker everywhere may be labels, or colours of a palette.
+_SOLID = 0.9
 
 
 class NoMasksError(ValueError):
@@ -254,7 +254,7 @@ def masked(
         raise ValueError(
             f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
         )
-    if frame.mask is not None and 0 < largest < _HALF:
+    if frame.mask is not None and 0 < largest < _SOLID:
         warn_caller(
             f"a mask in {frame.mask.parent} reaches {255 * largest:.3g} of 255 only: the object is "
             "taken for transparent; if its numbers are labels, write 255 for the object"

@@ -519,10 +519,11 @@ def test_images_that_would_be_read_as_other_numbers(tmp_path):
 
 def test_masks_that_may_be_labels(tmp_path):
     root = folder(tmp_path, 1)
-    image(root / "masks/0.png", blob(value=75))
-    with pytest.warns(UserWarning, match=r"masks reaches 75 of 255 only: .* labels, write 255"):
-        views = load_views(root)
-    assert float(views.masks.max()) == pytest.approx(75 / 255)
+    for value in (75, 192):  # a label, the grey of a palette
+        image(root / "masks/0.png", blob(value=value))
+        with pytest.warns(UserWarning, match=rf"reaches {value} of 255 only: .* labels, write 255"):
+            views = load_views(root)
+        assert float(views.masks.max()) == pytest.approx(value / 255)
 
 
 def test_memory_holds_no_photo_in_fractions(tmp_path):

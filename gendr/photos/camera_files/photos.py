@@ -22,12 +22,12 @@ __all__ = [
 
 IMAGES = (
     ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".avif", ".jfif", ".jpe", ".mpo",
-    *HEIC,
+    ".ppm", *HEIC,
 )  # fmt: skip
-# Raw data of cameras, JPEG XL, and linear light, which Pillow does not read.
+# Raw data of cameras, JPEG XL, and linear light, which Pillow does not read, and rare formats.
 UNREAD = (
     ".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".jxl",
-    ".exr", ".hdr",
+    ".exr", ".hdr", ".jp2", ".jpx", ".tga", ".pgm",
 )  # fmt: skip
 # Folders of masks.
 MASKS = ("masks", "mask")

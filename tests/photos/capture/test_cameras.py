@@ -163,15 +163,17 @@ def test_which_photos(tmp_path):
     (tmp_path / "images" / "c.dng").touch()  # beside a photo of its name
     with pytest.raises(ValueError, match=r"at least 2 photos, and .* holds 1"):
         find_cameras(tmp_path)
-    for name in ("d.DNG", "e.jxl", "._f.dng"):
+    for name in ("d.DNG", "e.jxl", "._f.dng", "g.jp2"):
         (tmp_path / "images" / name).touch()
     with (
-        pytest.warns(UserWarning, match=r"not read; save them as JPEG.* first: d\.DNG, e\.jxl$"),
+        pytest.warns(UserWarning, match=r"not read; save them .* first: d\.DNG, e\.jxl, g\.jp2$"),
         pytest.raises(ValueError, match="holds 1"),
     ):
         find_cameras(tmp_path)
     (tmp_path / "images" / "c.png").rename(tmp_path / "images" / "c.mpo")
-    assert [p.name for p in list_photos(tmp_path)] == ["c.mpo"]
+    Image.new("RGB", (4, 4)).save(tmp_path / "images" / "x.ppm")  # as of Oxford's dinosaur
+    assert [p.name for p in list_photos(tmp_path)] == ["c.mpo", "x.ppm"]
+    (tmp_path / "images" / "x.ppm").unlink()
     (tmp_path / "images" / "c.mpo").unlink()
     with pytest.raises(ValueError, match=r"only photos that are not read; .*: c\.dng, d\.DNG"):
         list_photos(tmp_path / "images")
