@@ -789,7 +789,7 @@ def photos(folder: Path, work: Path, more: list[str]) -> dict[str, Any]:
 HARMS = (
     "none", "three blurred", "exposures", "one of another place", "two copies", "five portraits",
     "every fourth alone", "a moving person", "a white wall", "two lenses, three sizes",
-    "three alone", "a finger, and dark corners", "grey, of 16 bits",
+    "three alone", "a finger, and dark corners", "grey, of 16 bits", "zoom without EXIF",
 )  # fmt: skip
 
 
@@ -836,6 +836,9 @@ def harmed(work: Path, kind: str) -> Path:
             exif.get_ifd(0x8769)[0xA405] = lens  # as with film
             image.save(folder / f"{k:02d}.jpg", quality=95, exif=exif)
             continue
+        elif kind == "zoom without EXIF" and k % 3 == 1:
+            box = (width // 6, height // 6, width - width // 6, height - height // 6)
+            image = image.resize((width, height), box=box)
         elif kind == "a finger, and dark corners":
             y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
             pixels = np.asarray(image) * (1 - 0.35 * (x * x + y * y))[..., None]

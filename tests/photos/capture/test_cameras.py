@@ -209,12 +209,15 @@ def test_photos_share_a_lens_if_size_camera_and_focal_length_are_the_same(tmp_pa
 
 
 def test_features_are_looked_for_in_light():
-    """Dark photos are brighter by a factor, others stay."""
+    """Dark photos are brighter by a factor, noisy ones smoother, others stay."""
     grey = np.tile(np.arange(128, 256, dtype=np.uint8), (4, 1))
     bright, dark = (Image.fromarray(x).convert("RGB") for x in (grey, grey // 8))
     assert module._lit(bright) is bright
     lit = np.asarray(module._lit(dark))
     np.testing.assert_allclose(lit, np.asarray(dark) * (255 / 31), atol=0.5)
+    noise = np.random.default_rng(0).normal(150, 15, (90, 120)).astype(np.uint8)
+    smooth = np.asarray(module._lit(Image.fromarray(noise).convert("RGB")))[..., 0]
+    assert float(smooth.std()) == pytest.approx(module._LEFT, abs=0.4)
 
 
 def fake(root, **options):
