@@ -589,6 +589,39 @@ def test_shading_comes_after_stereo_if_light_stands_still(ball, monkeypatch):
     assert torch.equal(1.002 * alone.mesh.vertices, whole.mesh.vertices)
 
 
+@for_each(
+    shown=[
+        ((20.0, 0.95), (21.0, 0.95), (21.5, 0.95), True),
+        ((20.0, 0.95), (21.0, 0.95), (20.9, 0.96), False),  # the pattern agrees less
+        ((20.0, 0.95), (21.0, 0.95), (22.0, 0.94), False),  # outlines are met worse
+    ]
+)
+def test_faint_patterns_judge_shading_in_light_that_moves(ball, monkeypatch, shown):
+    mesh, rgb, camera, alpha = ball
+    *scores, taken = shown
+
+    def told(mesh, *given, still, outlines, **more):
+        assert outlines
+        assert not still
+        return mesh.scaled(1.002), 0.0, 0.0
+
+    monkeypatch.setattr(refining, "fit_shading", told)
+    monkeypatch.setattr(refining._Refinement, "matched", lambda self, mesh, depths: mesh)
+    monkeypatch.setattr(
+        refining._Refinement, "stepped", lambda self, mesh, *steps: mesh.scaled(1.0)
+    )
+    monkeypatch.setattr(refining._Refinement, "measured", lambda self, mesh: left.pop(0))
+    photos = alpha[:, None] * (0.5 + 0.02 * rgb), camera, alpha
+    left = [*scores[:2], (0.0, 0.0)]
+    alone = refine_shape(mesh, *photos, steps=1)
+    left = list(scores)
+    found = refine_shape(mesh, *photos, steps=1)
+    assert found.improved
+    assert (found.psnr[1], found.iou[1]) == scores[2 if taken else 1]
+    times = 1.002 if taken else 1.0
+    assert torch.equal(found.mesh.vertices, times * alone.mesh.vertices)
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any photo in stereo, after it and any group of steps, and from a file."""

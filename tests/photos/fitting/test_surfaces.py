@@ -104,6 +104,24 @@ def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
     assert fit_shading(start, dark, camera, 0 * masks) is None
 
 
+def test_sure_outlines_hold_where_light_is_not_explained(egg, monkeypatch):
+    """Rims are darker than a lamp at the camera makes them, as if the egg were narrower."""
+    monkeypatch.setattr(shading, "_STAGES", ((1, 4.0, 20),))
+    monkeypatch.setattr(shading, "_TURNS", 2)
+    truth, camera, alpha = egg
+    lit = []
+    for one in camera:
+        cosine = (truth.vertex_normals @ one.rotation[0, 2].neg()).clamp(min=0)
+        grey = truth.with_vertex_colors((0.8 * cosine[:, None].square()).expand(-1, 3))
+        lit.append(photographs(grey, one, 96, lighting=None)[0])
+    missed = []
+    for outlines in (False, True):
+        found = fit_shading(truth, torch.cat(lit), camera, alpha, outlines=outlines)
+        assert found is not None
+        missed.append(float((visual.silhouettes(found[0], camera, 96) - alpha).abs().mean()))
+    assert missed[1] < 0.5 * missed[0]
+
+
 @for_each(moves=[True, False])
 def test_lamps_are_found_where_they_are(egg, monkeypatch, moves):
     """Near enough that one side of the egg is lit twice as much as if they were far."""

@@ -215,7 +215,9 @@ def refine_shape(
     What is of one colour, as plaster, is brought to the shading and the shadows of the photos, in
     light that is found from them (`fit_shading`): at once if it moves with the camera, and what
     stereo has found if it stands still, as shading is a pattern there. Where light does not explain
-    the photos, or masks are met worse, there is stereo alone.
+    the photos, or masks are met worse, there is stereo alone. Of a faint pattern, in light that
+    moves, too, what stereo has found is brought to its shading if photos agree better about the
+    pattern then.
 
     Where a few masks have bites, as in shadows, that photos from nearly the same direction do not
     have, the others say what is there.
@@ -266,7 +268,7 @@ def refine_shape(
     )
     # One colour has no pattern but its shading, which tells the shape.
     one_colour = compared is images and is_plain(images, masks)
-    work += 3 * SHADING * sizes["B"] * one_colour
+    work += SHADING * sizes["B"] * (3 * one_colour + (compared is not images))
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
@@ -327,6 +329,12 @@ def refine_shape(
                 break
             if refinement.unlike < least:
                 (found, last), least = shaded, refinement.unlike
+    if refinement.faint and not reason:
+        # What stereo leaves rough, or fills, shading tells, if light moves; the pattern says
+        # whether it is right.
+        shaded = refinement.shaded(found, last, still=False)
+        if shaded is not None and shaded[1][0] > last[0] and shaded[1][1] > last[1] - MOST_LOST:
+            found, last = shaded
     clock.tell(work)
     both = (first[0], last[0]), (first[1], last[1])
     if reason:
@@ -500,7 +508,7 @@ class _Refinement:
     def shaded(
         self, mesh: Mesh, first: tuple[float, float], *, still: bool
     ) -> tuple[Mesh, tuple[float, float]] | None:
-        """The mesh, of one colour, brought to its shading in the photos; as `faired`.
+        """The mesh, of about one colour, brought to its shading in the photos; as `faired`.
 
         Args:
             mesh: that silhouettes or stereo have found.
@@ -509,7 +517,7 @@ class _Refinement:
         """
 
         def work(*given: Any, tell: Callable[[float], None]) -> Mesh | None:
-            found = fit_shading(*given, tell=tell, still=still)
+            found = fit_shading(*given, tell=tell, still=still, outlines=self.faint)
             if found is None or found[1] > MOST_OFF:
                 return None
             self.unlike = found[2]

@@ -6,7 +6,9 @@ camera, which moves along (Hernandez, Vogiatzis & Cipolla, Multiview Photometric
 lamps and walls that stand still, as a sum of lights from many directions, none of them negative;
 each with the shadows that the surface casts (maps of depth, Williams 1978). The surface moves until
 it looks like the photos (inverse rendering: Nicolet et al. 2021 for the steps, Laine et al. 2020
-for outlines). Masks are not compared: what lies in shadow is as black in what is drawn.
+for outlines). Masks are not compared: what lies in shadow is as black in what is drawn. Where
+they are trusted, as of faint patterns, they are: light that is not explained, as that from a floor,
+would move outlines by half a pixel.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ def fit_shading(
     tell: Callable[[float], None] = lambda done: None,
     *,
     still: bool = True,
+    outlines: bool = False,
 ) -> tuple[Mesh, float, float] | None:
     """A surface near that of a mesh that looks like the photos, and how far its shading is off.
 
@@ -83,11 +86,12 @@ def fit_shading(
 
     Args:
         mesh: one closed mesh, in the world of the cameras.
-        images: [B, 3, H, W] in [0, 1], of an object of one colour over black.
+        images: [B, 3, H, W] in [0, 1], of an object of about one colour over black.
         camera: B perspective cameras.
         masks: [B, H, W] in [0, 1]; they say which pixels tell the light.
         tell: called with the part of the work that is done.
         still: whether to go on if light stands still.
+        outlines: whether masks are trusted, so that they are compared, too.
     """
     grey = _bright(images, masks)
     total, done = sum(steps for _, _, steps in _STAGES), 0
@@ -103,7 +107,7 @@ def fit_shading(
                       .median())  # fmt: skip
         length = max(edge * pixel, edge_of(mesh, _MOST_FACES))
         mesh = remesh(mesh, length, iterations=2).mesh
-        stage = _Stage(mesh, shown, camera, inside)
+        stage = _Stage(mesh, shown, camera, inside, outlines=outlines)
         shape = SmoothParametrization(mesh)
         u = shape.u.detach()
         means = torch.zeros_like(u), torch.zeros_like(u)
@@ -150,9 +154,13 @@ class _Stage:
         grey: [B, H, W], how bright photos are, as linear light.
         camera: B cameras.
         masks: [B, H, W].
+        outlines: whether these are compared.
     """
 
-    def __init__(self, mesh: Mesh, grey: Tensor, camera: Camera, masks: Tensor) -> None:
+    def __init__(
+        self, mesh: Mesh, grey: Tensor, camera: Camera, masks: Tensor, *, outlines: bool = False
+    ) -> None:
+        self.outlines = outlines
         self.mesh, self.grey, self.camera, self.masks = mesh, grey, camera, masks
         self.size = (grey.shape[1], grey.shape[2])
         self.shape = parse_image_size(self.size)
@@ -200,8 +208,12 @@ class _Stage:
             normals = self.mesh.with_vertices(vertices).vertex_normals
             total = vertices.new_zeros(())
             for i in rows:
-                bright = light.on(vertices, normals, self.camera[i], i, shadows)
-                rest = (self.drawn(vertices, i, bright) - self.grey[i]) / light.top
+                bright = light.on(vertices, normals, self.camera[i], i, shadows)[:, None]
+                wanted = self.grey[i][..., None]
+                if self.outlines:  # masks are pictures of what is the brightest everywhere
+                    bright = torch.cat([bright, torch.full_like(bright, light.top)], 1)
+                    wanted = torch.stack([self.grey[i], light.top * self.masks[i]], 2)
+                rest = (self.drawn(vertices, i, bright) - wanted) / light.top
                 total = total + ((rest.square() + _OFF**2).sqrt() - _OFF).sum()
             return total / self.pixels
 
@@ -211,19 +223,19 @@ class _Stage:
         return float(value), pull + torch.autograd.grad(bent, leaf)[0]
 
     def drawn(self, vertices: Tensor, i: int, bright: Tensor) -> Tensor:
-        """The picture [H, W] over black of vertices [V, 3] that are so bright [V]."""
+        """The picture [H, W, C] over black of vertices [V, 3] that are so bright [V, C]."""
         camera = self.camera[i]
         clip, depth = camera.clip_coordinates(vertices[None])
         place = raster_positions(clip, depth, camera.orthographic, self.planes, self.shape)
         place, bare = place.to(vertices), RasterizeGLContext(output_db=False)
         rast, _ = rasterize(bare, place, self.triangles, self.size)
-        picture, _ = interpolate(bright[None, :, None], rast, self.triangles)
+        picture, _ = interpolate(bright[None], rast, self.triangles)
         picture = torch.where(rast[..., 3:] > 0, picture, 0.0)
         picture = antialias(
             picture, rast, place, self.triangles, topology_hash=self.topology
-        )[0, ..., 0].flip(0)  # fmt: skip
+        )[0].flip(0)  # fmt: skip
         photo = camera.photo(self.size)
-        return picture if photo is None else torch.where(photo[0], picture, 0.0)
+        return picture if photo is None else torch.where(photo[0, ..., None], picture, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
