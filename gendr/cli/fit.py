@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,9 @@ def run(args: Fit) -> int:
 
         return scene.run(args, why)
     _refuse_for_object(args)
+    beside = Beside(device)
+    # The hull asks for parts of it, and the measures at the end: a tenth of a second of imports.
+    beside.call(import_module, "scipy.spatial")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
@@ -181,7 +185,7 @@ def run(args: Fit) -> int:
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
     viewer = viewer_of(writable_folder(out), args.view)
-    with viewer, locked(out), session, Beside(device) as beside:
+    with viewer, locked(out), session, beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
@@ -528,6 +532,7 @@ class _FitReport:
             metrics["cameras"] = photos.camera_facts(target.refined)
             files[out / photos.CAMERAS] = photos.opencv_file(self.args, target.refined)
             extra.append(photos.CAMERAS)
+        quality = self.beside.call(mesh_quality, result.mesh)
         files |= mesh.to_files(out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
@@ -536,7 +541,7 @@ class _FitReport:
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
-        metrics["quality"] = mesh_quality(result.mesh)
+        metrics["quality"] = quality()
         metrics["crumbs_removed"] = removed
         cautions: list[str] = []
         if target.views is not None:
