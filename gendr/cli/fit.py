@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +175,9 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
 
         return scene.run(args, why)
     _refuse_for_object(args)
+    beside = Beside(device)
+    # The hull asks for parts of it, and the measures at the end: a tenth of a second of imports.
+    beside.call(import_module, "scipy.spatial")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
@@ -198,7 +202,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with viewer_of(out, args.view), session, Beside(device) as beside:
+    with viewer_of(out, args.view), session, beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
@@ -546,6 +550,7 @@ class _FitReport:
             metrics["cameras"] = photos.camera_facts(target.refined)
             files[out / photos.CAMERAS] = photos.opencv_file(self.args, target.refined)
             extra.append(photos.CAMERAS)
+        quality = self.beside.call(mesh_quality, result.mesh)
         files |= mesh.to_files(out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
@@ -554,7 +559,7 @@ class _FitReport:
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
-        metrics["quality"] = mesh_quality(result.mesh)
+        metrics["quality"] = quality()
         metrics["crumbs_removed"] = removed
         cautions: list[str] = []
         if target.views is not None:

@@ -65,6 +65,7 @@ class KernelPair(NamedTuple):
     forward: Callable[..., Any]
     backward: Callable[..., Any]
     wide: bool = False
+    strided: bool = False
     backend: str = "cpu"
 
 

@@ -150,10 +150,10 @@ def screen_faces(
         keep: [T] bool.
         leave_out: the others; else they are moved to `ABSENT`, see `can_leave_out`.
     """
+    if can_leave_out(keep) and bool(keep.all()):
+        return ScreenFaces(corners, offsets)
     if not leave_out:
         return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets, True)
-    if bool(keep.all()):
-        return ScreenFaces(corners, offsets)
     counts = (int(keep[a:b].sum()) for a, b in pairwise(offsets))
     return ScreenFaces(corners[keep], _cumulative(counts))
 

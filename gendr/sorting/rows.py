@@ -105,15 +105,14 @@ class RowSort(PermutationSort):
         P_kj / P_ij does for i < k (but for powers of `SoftSort` below 1), so that the distribution
         over the ranks of a larger input is that of a smaller one times a rising factor.
         """
-        n = x.shape[-1]
-        places = torch.arange(n, dtype=x.dtype, device=x.device) - (n - 1) / 2
-        if torch.compiler.is_compiling():
-            # Of the quotient below inductor (torch 2.13) finds wrong gradients: if sizes are free,
-            # or n is 16 and more.
-            p = self.permutation(x)
-            return (p * places[:, None]).sum(-2) / p.sum(-2) + (n + 1) / 2
-        sums = self._product(x, torch.stack([places, torch.ones_like(places)], -1), True)
-        return sums[..., 0] / sums[..., 1] + (n + 1) / 2
+        kernels = self._kernels(MEAN_RANKS, x)
+        if kernels is None or torch.compiler.is_compiling():
+            return _mean_ranks(self.permutation(x))
+        keys, steepness = self._keyed(x)
+        if not is_traced() and _is_far(keys):
+            p = ROWS(self._kernels(ROWS, x), (self, x.shape[-1], 0), keys, steepness)
+            return _mean_ranks(p)
+        return MEAN_RANKS(kernels, self, keys, steepness)
 
     def _product(
         self, x: Tensor, payload: Tensor, by_columns: bool, count: int | None = None
@@ -195,9 +194,22 @@ def _times(p: Tensor, payload: Tensor, by_columns: bool) -> Tensor:
     return finite(matmul(p.mT if by_columns else p, payload))
 
 
+def _mean_ranks(p: Tensor) -> Tensor:
+    """The expected rank of every input under its column of P [..., n, n]."""
+    n = p.shape[-1]
+    places = torch.arange(n, dtype=p.dtype, device=p.device) - (n - 1) / 2
+    # Of the quotient of a product inductor (torch 2.13) finds wrong gradients: if sizes are free,
+    # or n is 16 and more.
+    return (p * places[:, None]).sum(-2) / p.sum(-2) + (n + 1) / 2
+
+
 def _is_far(values: Tensor) -> bool:
     return values.dtype == torch.float64 and bool((values.detach().abs() > FAR).any())
 
 
 ROWS = Operator("sorting.rows", reference=_reference)
 PRODUCTS = Operator("sorting.products", reference=_product)
+MEAN_RANKS = Operator(
+    "sorting.mean_ranks",
+    reference=lambda sort, x, steepness: _mean_ranks(sort.reference(x, steepness)),
+)

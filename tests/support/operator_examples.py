@@ -101,6 +101,13 @@ def _rows() -> Example:
     return Example((NeuralSort(), 4, 0), inputs, empty)
 
 
+def _mean_ranks() -> Example:
+    from gendr.sorting.neuralsort import NeuralSort
+
+    x, steepness = torch.randn(2, 5), torch.tensor(1.3)
+    return Example(NeuralSort(), _leaves(x, steepness), _leaves(x[:0], steepness))
+
+
 def _products() -> Example:
     from gendr.sorting.softsort import SoftSort
 
@@ -389,6 +396,7 @@ _EXAMPLES = {
     "sorting.isotonic": _isotonic,
     "sorting.losses": _list_losses,
     "sorting.places": _places,
+    "sorting.mean_ranks": _mean_ranks,
     "sorting.products": _products,
     "sorting.ranks": _projection,
     "sorting.rows": _rows,

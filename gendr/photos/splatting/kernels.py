@@ -81,12 +81,12 @@ def backward(
         torch.zeros_like(like) if grad is None else grad
         for grad, like in zip(grads, shapes, strict=True)
     ]
-    found = tuple(torch.zeros_like(x) for x in inputs)
+    found = torch.zeros_like(vertices), torch.empty_like(harmonics), torch.empty_like(scale)
     run(
         project_backward, len(vertices), _view(task), vertices.numpy(), harmonics.numpy(),
         scale.numpy(), *(x.numpy() for x in upstream), *(x.numpy() for x in found), pieces=2,
     )  # fmt: skip
-    return found  # pyright: ignore[reportReturnType]
+    return found
 
 
 class Projection:

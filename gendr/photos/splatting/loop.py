@@ -161,12 +161,14 @@ class Training(Work):
             rate = self._rates[group["name"]] * settings.rate * settings.decay**self.progress
             group["lr"] = rate * (self._size if group["name"] == "vertices" else 1.0)
         error = self._error()
-        loss = 0.8 * error.abs().mean() + 2 * error.square().mean()
+        off, part = error.detach(), 1 / max(1, error.numel())
+        loss = 0.8 * off.abs().mean() + 2 * off.square().mean()
         self._adam.zero_grad()
-        loss.backward()
+        # The gradient of that, in three passes over the picture instead of eight.
+        error.backward(off.sign().mul_(0.8 * part).add_(off, alpha=4 * part))
         self._look()
         self._adam.step()
-        self._sums += torch.stack([loss.detach(), torch.ones_like(loss)])
+        self._sums += torch.stack([loss, torch.ones_like(loss)])
         self.step += 1
         self._moved()
         before, self._clock = self._clock, time.perf_counter()

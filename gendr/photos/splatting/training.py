@@ -166,7 +166,7 @@ class SplatTraining(Training):
         if "exposure" in self._values:
             gains = self._values["exposure"]
             image = image * (gains[i] - gains.mean(0)).exp()[:, None, None]
-        error, shown = image[0] - photo, self.photos.camera[i].photo(photo.shape[1:])
+        error, shown = image.squeeze(0) - photo, self.photos.camera[i].photo(photo.shape[1:])
         if "exposure" in self._values:  # what is white may be brighter
             error = torch.where((photo >= WHITE) & (error > 0), 0, error)
         if self.photos.passing is not None:

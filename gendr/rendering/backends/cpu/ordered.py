@@ -20,7 +20,6 @@ from gendr.rendering.backends.cpu.tables import (
     Number,
     formulas_of,
     is_single,
-    narrowed,
     number_of,
     pixel_grid,
     power_of,
@@ -54,7 +53,7 @@ def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tenso
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
-    """Colours [B H W, C] over black, and alpha [B H W]."""
+    """Colours [B H W, C] over black, channel by channel in memory, and alpha [B H W]."""
     dist, join = layered.dist, layered.tconorm
     scalars = dist.total_shift(), dist.shape_parameter, join.given_p
     tensors = layered.faces.corners, layered.colours, layered.opacity, layered.scale
@@ -63,9 +62,9 @@ def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:
         layered.faces, size, coverage, join, scalars, measured=False
     )
     if single:
-        kernels = KernelPair(_single_forward, _single_backward)
+        kernels = KernelPair(_single_forward, _single_backward, strided=True)
     else:
-        kernels = KernelPair(_forward, _backward, wide=True)
+        kernels = KernelPair(_forward, _backward, wide=True, strided=True)
     return _ORDERED(kernels, (layered, size), *tensors, *scalars)
 
 
@@ -176,7 +175,7 @@ def _forward(
     tables = _tables(spec, corners, opacity, scale, shift, shape, p)
     layers, slots = _layers(layered, tables, size, 1, kernels.LANES)
     pixels, channels = layered.faces.images * size.pixels, colours.shape[1]
-    out, alpha, left = np.zeros((pixels, channels)), np.zeros(pixels), np.ones(pixels)
+    out, alpha, left = np.zeros((channels, pixels)), np.zeros(pixels), np.ones(pixels)
     tiles, entries = len(layers.areas), len(layers.faces)
     pairs = int(layers.areas.sum()) + kernels.LANES * (tiles + 1)
     _check_memory(pairs, 40, layers, channels)
@@ -194,7 +193,7 @@ def _forward(
     )  # fmt: skip
     own = alpha if formulas.product else alpha.copy()  # what is returned may be changed in place
     saved = tables, layers, slots, (*found, own, left), memory
-    return (torch.from_numpy(out), torch.from_numpy(alpha)), saved
+    return (torch.from_numpy(out.T), torch.from_numpy(alpha)), saved
 
 
 def _single_forward(
@@ -208,7 +207,7 @@ def _single_forward(
     tables = _tables(spec, corners, opacity, scale, shift, shape, p)
     layers, slots = _layers(layered, tables, size, kernels.SIDE, kernels.BLOCKS)
     pixels, channels = layered.faces.images * size.pixels, colours.shape[1]
-    out = np.zeros((pixels, channels), np.float32)
+    out = np.zeros((channels, pixels), np.float32)
     alpha, tiles = np.zeros(pixels, np.float32), len(layers.areas)
     room = int(layers.areas.sum()) + kernels.BLOCKS * tiles + 1
     formulas = formulas_of(
@@ -224,7 +223,8 @@ def _single_forward(
         kernels.join_tiles, tiles, tuple(tables), tuple(formulas), tuple(layers), colours.numpy(),
         *found, out, alpha, pieces=_PIECES,
     )  # fmt: skip
-    return (torch.from_numpy(out), torch.from_numpy(alpha)), (tables, layers, slots, found, memory)
+    saved = tables, layers, slots, found, memory
+    return (torch.from_numpy(out.T), torch.from_numpy(alpha)), saved
 
 
 def _layers(
@@ -281,17 +281,18 @@ def _backward(
         p=wanted[6], inverse=layered.tconorm.kind == "archimedean", single=single,
     )  # fmt: skip
     pixels = layered.faces.images * size.pixels
-    image = grads[0] if grads[0] is not None else colours.new_zeros(pixels, colours.shape[1])
-    alpha = grads[1] if grads[1] is not None else colours.new_zeros(pixels)
-    columns = ordered_kernels.GRAD_COLOUR + colours.shape[1]
+    channels = colours.shape[1]
+    image = colours.new_zeros(channels, pixels) if grads[0] is None else grads[0].t().contiguous()
+    alpha = colours.new_zeros(pixels) if grads[1] is None else grads[1].contiguous()
+    columns = ordered_kernels.GRAD_COLOUR + channels
     rows = np.zeros((int(slots[-1]), columns), np.float32 if single else np.float64)
     run(
         kernels.backward_tiles, len(layers.areas), tuple(tables), tuple(formulas), tuple(layers),
         colours.numpy(), *found, image.numpy(), alpha.numpy(), rows, pieces=_PIECES,
     )  # fmt: skip
-    sums = np.zeros((len(corners), rows.shape[1]))
-    run(ordered_kernels.sum_entries, len(corners), rows, slots, sums)
-    gradients = narrowed(sums, corners.dtype)
+    gradients = corners.new_empty(len(corners), columns)
+    limit = torch.finfo(corners.dtype).max / 4
+    run(ordered_kernels.sum_entries, len(corners), rows, slots, limit, gradients.numpy())
     return (
         gradients[:, : 2 * corners.shape[1]].reshape(corners.shape),
         gradients[:, ordered_kernels.GRAD_COLOUR :],

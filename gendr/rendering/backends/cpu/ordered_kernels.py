@@ -506,7 +506,7 @@ def join_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, firsts, counts, out, alpha, left, keeps,
     start, stop,
 ):  # fmt: skip
-    """Fill in colours [P, C], alpha and 1 - alpha [P] for the tiles start .. stop - 1.
+    """Fill in colours [C, P], alpha and 1 - alpha [P] for the tiles start .. stop - 1.
 
     And what is kept: `kept` and `marks` of the pairs, the first pair of every entry, and `counts`
     of the pairs of tiles, whose places, `Layers.firsts`, close ranks. Without `keeps` all tiles
@@ -554,7 +554,7 @@ def join_tiles(
                 i = y * WIDE + x
                 alpha[first + x], left[first + x] = totals[i], lefts[i]
                 for c in range(channels):
-                    image_of[(first + x) * channels + c] = here[i * channels + c]
+                    image_of[c * len(alpha) + first + x] = here[i * channels + c]
         place += n + LANES if keeps else 0
 
 
@@ -591,7 +591,7 @@ def backward_tiles(
                 totals[i], lefts[i] = alpha[first + x], left[first + x]
                 behind[i], chain[i] = -grad_alpha[first + x], 0.0
                 for c in range(channels):
-                    here[i * channels + c] = grads[(first + x) * channels + c]
+                    here[i * channels + c] = grads[c * len(alpha) + first + x]
         _tints(tile, layers, pointer(colours), channels, pointer(tints))
         if not formulas.product:
             p = tables.images[layers.faces[begin], FAMILY_P]
@@ -762,9 +762,13 @@ def _add_scalars(n, on_a, covers, pdf, us, face, formulas, out):
 
 
 @kernel()
-def sum_entries(table, slots, out, start, stop):
-    """Sum the rows of the table of every face start .. stop - 1, in order."""
+def sum_entries(table, slots, limit, out, start, stop):
+    """Sum the rows of the table of every face start .. stop - 1, in order, within the limit."""
+    sums = np.empty(table.shape[1])
     for f in range(start, stop):
+        sums[:] = 0.0
         for i in range(slots[f], slots[f + 1]):
-            for c in range(table.shape[1]):
-                out[f, c] += table[i, c]
+            for c in range(len(sums)):
+                sums[c] += table[i, c]
+        for c in range(len(sums)):  # NaN stays
+            out[f, c] = -limit if sums[c] < -limit else limit if sums[c] > limit else sums[c]

@@ -594,7 +594,7 @@ def _new_block(room):
 def join_tiles(
     arrays, formulas, layer_arrays, colours, kept, marks, all_spans, counts, out, alpha, start, stop
 ):
-    """Fill in colours [P, C] and alpha [P], float32, for the tiles start .. stop - 1.
+    """Fill in colours [C, P] and alpha [P], float32, for the tiles start .. stop - 1.
 
     And what is kept: `kept` and `marks`, where the list of each block begins and ends, and `counts`
     of the records of tiles.
@@ -649,7 +649,7 @@ def join_tiles(
                 alphas[first + x] = np.float32(1.0) - lefts[i] if lefts[i] < half else totals[i]
                 for c in range(channels):
                     at = (sub * channels + c) * SINGLES + lane
-                    image_of[(first + x) * channels + c] = canvas[at]
+                    image_of[c * len(alphas) + first + x] = canvas[at]
     keep_alive((rendered, pixels))
 
 
@@ -909,7 +909,7 @@ def backward_tiles(
                 farther[sub * SINGLES + lane] = -grad_alpha[first + x]
                 for c in range(channels):
                     at = (sub * channels + c) * SINGLES + lane
-                    canvas[at] = image_of[(first + x) * channels + c]
+                    canvas[at] = image_of[c * len(grad_alpha) + first + x]
         end = layers.starts[tile + 1]
         for e in range(begin, min(begin + _AHEAD, end)):
             prefetch(shifted(palette, channels * np.int64(listed[e])))

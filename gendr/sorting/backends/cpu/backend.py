@@ -150,6 +150,7 @@ KERNELS = {
     "sorting.losses": KernelPair(list_losses.forward, list_losses.backward),
     "sorting.places": KernelPair(rows.places_forward, rows.places_backward, wide=True),
     "sorting.products": KernelPair(rows.products_forward, rows.products_backward),
+    "sorting.mean_ranks": KernelPair(rows.mean_ranks_forward, rows.mean_ranks_backward),
     "sorting.ranks": Ranks,
     "sorting.values": Values,
     "sorting.isotonic": Isotonic,

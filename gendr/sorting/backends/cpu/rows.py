@@ -196,6 +196,41 @@ def products_backward(
     return by_keys, by_steepness, of_payload
 
 
+# Kernels of `MEAN_RANKS`, on tensors [..., n].
+
+
+def mean_ranks_forward(
+    sort: Any, x: Tensor, steepness: Number, *, save: bool
+) -> tuple[tuple[Tensor], tuple[np.ndarray, ...]]:
+    """The ranks; saved: order, weights of sums over columns, ranks about the middle, and sums."""
+    n = x.shape[-1]
+    keys = x.reshape(-1, n)
+    weights = torch.empty((len(keys), n, 2), dtype=x.dtype)
+    weights.numpy()[:] = np.stack([np.arange(n) - (n - 1) / 2, np.ones(n)], -1)
+    order, products = ordered(keys), Products.of(weights, None, columns=n)
+    products.fill(sort.form, keys.numpy(), order, float(steepness), grads=False)
+    spread_nan(keys.numpy(), products.columns)
+    means, sums = products.columns[..., 0], products.columns[..., 1]
+    means = means / sums
+    found = torch.from_numpy(means + (n + 1) / 2).reshape(x.shape)
+    return (found,), (order, weights.numpy(), means, sums)
+
+
+def mean_ranks_backward(
+    sort: Any, inputs: tuple[Tensor, Number], saved: tuple[np.ndarray, ...],
+    grads: tuple[Tensor], wanted: tuple[bool, ...],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradients of x and of the steepness."""
+    (x, steepness), (order, weights, means, sums) = inputs, saved
+    keys = x.reshape(order.shape).numpy()
+    upstream = np.empty_like(weights)
+    np.divide(grads[0].numpy().reshape(order.shape), sums, out=upstream[..., 0])
+    np.multiply(upstream[..., 0], -means, out=upstream[..., 1])
+    products = Products.of(torch.from_numpy(weights), torch.from_numpy(upstream))
+    by_x, by_steepness = products.fill(sort.form, keys, order, float(steepness), grads=True)
+    return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
+
+
 # Kernels of `gendr.sorting.ranking.PLACES`, on tensors [..., n].
 
 
