@@ -597,7 +597,8 @@ def test_masks_and_transparency_come_before_the_background(tmp_path):
     save_images(tmp_path)
     write_opencv(tmp_path)
     plain = load(tmp_path)
-    assert torch.equal(load(tmp_path, background="#c86400").masks, plain.masks)
+    with pytest.warns(UserWarning, match="all photos have masks, so that .* #c86400 is"):
+        assert torch.equal(load(tmp_path, background="#c86400").masks, plain.masks)
     for i in range(COUNT):
         path = tmp_path / "images" / f"view {i}.png"
         with Image.open(path) as image:
