@@ -16,6 +16,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,8 +74,8 @@ def sizes() -> list[str]:
     return ["| part | files | classes | lines of code |", "| --- | --- | --- | --- |", *rows]
 
 
-def circles() -> list[list[str]]:
-    """Groups of modules that import each other, imports for type checkers included."""
+def circle() -> list[str]:
+    """Modules that import each other in turn, if there are any, also for type checkers."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in (ROOT / "gendr").rglob("*.py")
@@ -87,35 +88,11 @@ def circles() -> list[list[str]]:
                 inner = (f"{node.module}.{alias.name}" for alias in node.names)
                 found |= {each if each in modules else node.module for each in inner}
         found &= modules.keys() - {name}
-    return [group for group in strongly_connected(graph) if len(group) > 1]
-
-
-def strongly_connected(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Tarjan, Depth-first search and linear graph algorithms, 1972."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    groups: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for other in graph[node]:
-            if other not in index:
-                visit(other)
-                low[node] = min(low[node], low[other])
-            elif other in stack:
-                low[node] = min(low[node], index[other])
-        if low[node] == index[node]:
-            place = stack.index(node)
-            groups.append(sorted(stack[place:]))
-            del stack[place:]
-
-    sys.setrecursionlimit(10_000)
-    for node in graph:
-        if node not in index:
-            visit(node)
-    return groups
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
 
 
 def autograd_functions() -> list[str]:
@@ -210,9 +187,8 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     print("\n".join(sizes()), "\n")
     print("\n".join(ways()), "\n")
-    groups, functions = circles(), autograd_functions()
-    print(f"circles of imports, those for type checkers included: {len(groups)}")
-    print(*(f"- {', '.join(group)}" for group in groups), sep="\n")
+    functions = autograd_functions()
+    print(f"a circle of imports, those for type checkers included: {', '.join(circle()) or 'none'}")
     print(f"\n`autograd.Function`s outside the operator layer: {len(functions)}")
     print(*(f"- {each}" for each in functions), sep="\n")
     internal = tests_of_internals()
