@@ -1,10 +1,8 @@
 """The meshes of the project: made by their script, sound, and shaped as promised."""
 
-import importlib.util
 import json
 import math
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from gendr.mesh import (
     mesh_quality,
 )
 from support.cases import for_each
+from support.scripts import imported
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FILES = ["airplane", "chair", "lamp", "sphere_642", "sphere_1352", "teapot"]
@@ -36,17 +35,8 @@ def load(name):
     return Mesh.load(file(name), dtype=torch.float64)
 
 
-def module_of(path):
-    """The module of a script beside the assets."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # a dataclass looks its module up by name
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_script_makes_these_files(tmp_path):
-    module_of(ASSETS / "make_assets.py").main(tmp_path)
+def test_the_script_makes_these_files(tmp_path, monkeypatch):
+    imported(monkeypatch, "make_assets", "assets").main(tmp_path)
     assert sorted(p.stem for p in tmp_path.iterdir()) == sorted(FILES)
     for name in FILES:
         made = tmp_path / f"{name}.obj"
@@ -157,7 +147,7 @@ def test_the_sample_photos_are_what_their_script_makes(tmp_path, monkeypatch):
     """Three files of each kind; another machine may round a few pixels the other way."""
     from PIL import Image
 
-    module = module_of(ASSETS / "make_photos.py")
+    module = imported(monkeypatch, "make_photos", "assets")
     every = module.cameras()
     monkeypatch.setattr(module, "cameras", lambda: every[[0, 6]])
     monkeypatch.setattr(module, "FRAMES", 2)

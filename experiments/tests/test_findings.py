@@ -1,6 +1,5 @@
 """The scripts behind the results in the documentation."""
 
-import importlib.util
 import json
 import re
 import shutil
@@ -11,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.scripts import imported
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 PAGES = (
@@ -18,18 +19,10 @@ PAGES = (
 )  # fmt: skip
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # where dataclasses look
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.rotating(4, group="long")
 @pytest.mark.parametrize("script", ["make_findings", "make_rounds"])
 def test_pages_say_what_the_results_say(script, tmp_path, monkeypatch):
-    module = load(ROOT / "docs" / f"{script}.py")
+    module = imported(monkeypatch, script, "docs")
     (tmp_path / "results").mkdir()
     for name in PAGES:
         shutil.copy(ROOT / "docs" / name, tmp_path / name)
@@ -88,9 +81,9 @@ def test_what_is_said_of_the_readings_of_the_reciprocals_steepness():
     assert far[1] < far[0] < 0
 
 
-def test_equal_counts_have_one_place():
+def test_equal_counts_have_one_place(monkeypatch):
     """However their sum was rounded: means are as many different numbers as the counts are."""
-    module = load(ROOT / "docs" / "make_rounds.py")
+    module = imported(monkeypatch, "make_rounds", "docs")
     grid = module.grid_of("pose", ROOT / "docs" / "results" / "rounds")
     counts = grid.draws.sum((0, -1)).astype(int)
     assert len(np.unique(grid.quality)) == len(np.unique(counts))

@@ -236,7 +236,7 @@ def _list_pairs(tile, tables, formulas, layers, kept, marks, firsts, scratch, bl
     covered, rest, near = pointer(cdf), pointer(sf), pointer(us)
     if formulas.reversed:
         covered, rest = rest, covered
-    x_first, y_first = _corner(tile, layers)
+    x_first, y_first = first_pixel(tile, layers)
     quad, closes = tables.corners.shape[1] == 4, layers.enough < np.inf
     left = 0
     for i in range(PIXELS):
@@ -314,7 +314,7 @@ def _list_pairs(tile, tables, formulas, layers, kept, marks, firsts, scratch, bl
 
 
 @inner()
-def _corner(tile, layers):
+def first_pixel(tile, layers):
     """The first column and row of a tile."""
     here = tile % (layers.across * layers.down)
     return here % layers.across * WIDE, here // layers.across * TALL
@@ -526,7 +526,7 @@ def join_tiles(
         begin, layers.firsts[tile] = layers.starts[tile], place
         # Here, not before the loop: an address keeps no array alive.
         closed, totals, lefts = row(state, 0), row(state, 1), row(state, 2)
-        x_first, y_first = _corner(tile, layers)
+        x_first, y_first = first_pixel(tile, layers)
         for i in range(PIXELS):  # what lies outside the image is closed
             there = x_first + i % WIDE < width and y_first + i // WIDE < height
             closed[i] = -np.inf if there else np.inf
@@ -582,7 +582,7 @@ def backward_tiles(
             continue
         grad_a, weights = row(scratch, GRAD_A), row(scratch, WEIGHT)
         totals, lefts, behind, chain = row(state, 0), row(state, 1), row(state, 2), row(state, 3)
-        x_first, y_first = _corner(tile, layers)
+        x_first, y_first = first_pixel(tile, layers)
         image = tile // (layers.across * layers.down)
         for y in range(min(TALL, height - y_first)):
             first = (image * height + y_first + y) * width + x_first

@@ -57,6 +57,7 @@ from gendr.rendering.backends.cpu.ordered_kernels import (
     SCALE,
     TALL,
     WIDE,
+    first_pixel,
 )
 from gendr.rendering.backends.cpu.records import FaceTables, Formulas, Layers
 from gendr.rendering.backends.cpu.tile_kernels import (
@@ -186,16 +187,9 @@ def _reach(box, x_first, y_first):
 
 
 @inner()
-def _corner(tile, layers):
-    """The first column and row of a tile."""
-    here = tile % (layers.across * layers.down)
-    return here % layers.across * WIDE, here // layers.across * TALL
-
-
-@inner()
 def _begin_lists(tile, tables, layers, spans):
     """Fill in where the list of each block begins, with room for all that may come; and no ends."""
-    x_first, y_first = _corner(tile, layers)
+    x_first, y_first = first_pixel(tile, layers)
     boxes, faces = pointer(tables.boxes), pointer(layers.faces)
     begin, end = layers.starts[tile], layers.starts[tile + 1]
     for k in range(2 * BLOCKS):
@@ -359,7 +353,7 @@ def _flush(m, n, tile, tables, formulas, layers, block, scratch, state, keys, fo
     cutoff, begin = np.float32(formulas.cutoff), layers.starts[tile]
     xs, ys, images = pointer(tables.grid[0]), pointer(tables.grid[1]), pointer(tables.images)
     planes, limits, listed = pointer(layers.planes), pointer(layers.limits), pointer(layers.faces)
-    x_first, y_first = _corner(tile, layers)
+    x_first, y_first = first_pixel(tile, layers)
     call_cdf(formulas.cdf, shifted(columns, ARGUMENT), m * SINGLES, formulas.shape, cdf, sf)
     first = n
     for k in range(m):
@@ -412,7 +406,7 @@ def _list_records(
     columns, subs, entries = pointer(block[0]), block[1], block[2]
     frame, base = row(block[4], 0), pointer(block[5])
     lines = shifted(base, OF_TILE)
-    x_first, y_first = _corner(tile, layers)
+    x_first, y_first = first_pixel(tile, layers)
     height, width = size
     for k in range(BLOCKS):
         shut[k] = -np.inf
@@ -639,7 +633,7 @@ def join_tiles(
             for c in range(channels):
                 at = (sub * channels + c) * SINGLES
                 _paint(r * SINGLES, shares, palette[first + c], at, canvas)
-        x_first, y_first = _corner(tile, layers)
+        x_first, y_first = first_pixel(tile, layers)
         image = tile // (layers.across * layers.down)
         for y in range(min(TALL, height - y_first)):
             first = (image * height + y_first + y) * width + x_first
@@ -793,7 +787,7 @@ def _records_backward(
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
     a = sf if formulas.reversed else cdf
     grad_a, shares = row(scratch, _GRAD_A), row(scratch, _BEFORE)
-    x_first, y_first = _corner(tile, layers)
+    x_first, y_first = first_pixel(tile, layers)
     height, width = size
     half, middle, centre = 0.5 * min(height, width), 0.5 * (width - 1), 0.5 * (height - 1)
     quad, begin, rows = tables.corners.shape[1] == 4, layers.starts[tile], pointer(table)
@@ -900,7 +894,7 @@ def backward_tiles(
             farther[i], chain[i] = np.float32(0.0), np.float32(0.0)
         for i in range(BLOCKS * SINGLES * channels):
             canvas[i] = np.float32(0.0)
-        x_first, y_first = _corner(tile, layers)
+        x_first, y_first = first_pixel(tile, layers)
         image = tile // (layers.across * layers.down)
         for y in range(min(TALL, height - y_first)):
             first = (image * height + y_first + y) * width + x_first
