@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,9 +159,6 @@ def run(args: Fit) -> int:
 
         return scene.run(args, why)
     _refuse_for_object(args)
-    beside = Beside(device)
-    # The hull asks for parts of it, and the measures at the end: a tenth of a second of imports.
-    beside.call(import_module, "scipy.spatial")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
@@ -185,7 +181,7 @@ def run(args: Fit) -> int:
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
     viewer = viewer_of(writable_folder(out), args.view)
-    with viewer, locked(out), session, beside:
+    with viewer, locked(out), session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
