@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,9 +174,6 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
 
         return scene.run(args, why)
     _refuse_for_object(args)
-    beside = Beside(device)
-    # The hull asks for parts of it, and the measures at the end: a tenth of a second of imports.
-    beside.call(import_module, "scipy.spatial")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
@@ -202,7 +198,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with viewer_of(out, args.view), session, beside:
+    with viewer_of(out, args.view), session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):

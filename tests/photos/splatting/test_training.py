@@ -53,6 +53,16 @@ def test_a_training_gets_better_and_says_so(photos):
     assert training.history[-1]["step"] == 80
 
 
+def test_a_step_follows_the_gradient_of_its_loss(photos):
+    one, other = trained(photos, steps=0), trained(photos, steps=1)
+    error = one._error()
+    loss = 0.8 * error.abs().mean() + 2 * error.square().mean()
+    values = list(one._values.values())
+    for got, want in zip(other._values.values(), torch.autograd.grad(loss, values), strict=True):
+        torch.testing.assert_close(got.grad, want)
+    torch.testing.assert_close(other._sums[0], loss.detach())
+
+
 def test_a_pause_changes_no_bit(photos, tmp_path):
     straight = trained(photos)
     paused = trained(photos, steps=7)
