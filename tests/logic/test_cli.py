@@ -27,7 +27,12 @@ def test_train_run_export(tmp_path, capsys, numbers):
     y = table(tmp_path / "t.npz", numbers)
     out = tmp_path / "out"
     steps = 150 if numbers else 100
-    command = f"logic train {tmp_path}/t.npz -o {out} --layers 3 --width 60 --bits 3 --lr 0.1"
+    command = f"logic train {tmp_path}/t.npz -o {out} --layers 3 --width 60 --lr 0.1"
+    if numbers:
+        command += " --bits 3"
+    else:  # which has bits already
+        assert main([*command.split(), "--bits", "3"]) == 2
+        assert "--bits is of numbers, and x in" in capsys.readouterr().err
     assert main([*command.split(), "--steps", str(steps)]) == 0
     said = capsys.readouterr().out
     metrics = facts(out)
