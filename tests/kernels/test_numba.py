@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import importlib.metadata
+import importlib.util
 import tokenize
 
 import mpmath
@@ -32,6 +33,8 @@ from support.tconorms import ARCHIMEDEAN, PARAMETRIC
 def test_seams_stand_where_they_stood(library):
     """If one has moved: look at the new version, mend the file, and name the version in it."""
     name = library.__name__.rpartition(".")[2]
+    if importlib.util.find_spec(name) is None:  # Triton, which has no wheels for some systems
+        return
     version = ".".join(importlib.metadata.version(name).split(".")[:2])
     assert version in library.TRIED, f"{name} {version} was not tried: run all tests, add it"
     for module, place in library.SEAMS:
