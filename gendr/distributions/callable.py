@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from gendr._common.checks import FLOATS
-from gendr._common.tracing import capturing, is_plain
+from gendr._common.tracing import breaking_graphs, capturing, is_plain
 from gendr.distributions.base import BaseDistribution, Part
 from gendr.distributions.standard import INF
 
@@ -140,6 +140,7 @@ class CallableDistribution(BaseDistribution):
         values = self._values(u)
         return tuple(values if part == "cdf" else 1 - values for part in parts)
 
+    @breaking_graphs  # which would differentiate its derivative, an error of PyTorch
     def density_at(self, u: Tensor) -> Tensor:
         """See `BaseDistribution`."""
         keep = torch.is_grad_enabled()

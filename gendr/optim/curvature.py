@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_float, shape_text
+from gendr._common.tracing import breaking_graphs
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
 SampleLoss = Callable[..., Tensor]
@@ -55,6 +56,7 @@ class HasDerivatives(Protocol):
         ...
 
 
+@breaking_graphs  # what they differentiate twice, graphs differentiate once
 def derivatives(
     loss: SampleLoss,
     output: Tensor,

@@ -129,6 +129,15 @@ def test_every_cdf_is_taken_and_looked_at_once():
     assert torch.equal(compiled(z), torch.sigmoid(z))
 
 
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+def test_graphs_break_at_densities():
+    pdf, z = from_callable(torch.sigmoid).pdf, torch.linspace(-3, 3, 5, requires_grad=True)
+    compiled = torch.compile(pdf, backend="aot_eager")
+    found, want = (torch.autograd.grad(run(z).sum(), z)[0] for run in (compiled, pdf))
+    torch.testing.assert_close(found, want)
+
+
 def test_bad_callables():
     for call in (
         lambda: from_callable("logistic"),

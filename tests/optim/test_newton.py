@@ -292,6 +292,15 @@ def test_differences_of_a_loss_that_holds_its_labels_are_an_error():
         derivatives(lambda y: F.cross_entropy(y, t, reduction="none"), y, second="differences")
 
 
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+def test_graphs_break_at_second_derivatives():
+    loss = NewtonLoss(lambda y: y.softmax(1)[:, 0].square())
+    graph, y = torch.compile(loss, backend="aot_eager"), random(4, 3).requires_grad_()
+    found, want = (torch.autograd.grad(run(y), y) for run in (graph, loss))
+    torch.testing.assert_close(found, want)
+
+
 def test_chunks_of_compiled_kernels_are_an_error():
     method = sorting.SoftSorter("bitonic")
     with pytest.raises(ValueError, match=r"chunk_size=2 needs a loss of plain torch.*differences"):
