@@ -8,7 +8,7 @@ each with the shadows that the surface casts (maps of depth, Williams 1978). The
 it looks like the photos (inverse rendering: Nicolet et al. 2021 for the steps, Laine et al. 2020
 for outlines). Masks are not compared: what lies in shadow is as black in what is drawn. Where
 they are trusted, as of faint patterns, they are: light that is not explained, as that from a floor,
-would move outlines by half a pixel.
+may move outlines by half a pixel.
 """
 
 from __future__ import annotations
