@@ -86,7 +86,8 @@ class Sources:
     """
 
     def __init__(self, out: Path, what: str, files: Iterable[Path], *options: object) -> None:
-        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in files]
+        there = (path for path in files if path.is_file())  # else the stage says what is missing
+        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in there]
         self._file, self._what = out / SOURCES, what
         self._now = sha256(repr((stats, options)).encode()).hexdigest()
 

@@ -71,6 +71,8 @@ def run(args: Fit, why: NoBackdropError | None = None) -> int:
     try:
         return _run(args, why is not None)
     except ValueError as error:
+        with suppress(OSError):  # which holds something
+            (Path(args.output) / FOLDER).rmdir()
         if why is None:
             raise
         raise ValueError(f"{why}. No scene either: {error}") from None
@@ -97,6 +99,7 @@ def _run(args: Fit, by_itself: bool) -> int:
         session.place = "on its way", f"with what is in {out}"
         if not args.resume:
             _clear(out / FOLDER)
+        (out / FOLDER).mkdir(exist_ok=True)  # by which --resume knows that something has begun
         stages = Stages(out, session, resume=args.resume)
         with session.part("read"):
             scene = read_scene(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gendr.kernels.threads import mapped
 
-__all__ = ["still_backdrop", "unevenness"]
+__all__ = ["evened_rims", "still_backdrop", "unevenness"]
 
 # Pictures of which a backdrop is the median; by how much half of them may differ from it where it
 # stands still, the part of the rim of the picture where it must; by how much the object differs.
@@ -29,26 +29,8 @@ _GAP = 3
 _BANDS = 8  # of rows, that threads take in turns
 
 
-def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The backdrop of pictures of something that moves before it, as on a turntable.
-
-    The backdrop is the median of the pictures, as far as they agree about it from the rim inwards:
-    where many differ from it, or where they agree about an island, as the object always stands
-    there, it is filled in from around. What differs from it are the masks, with holes filled.
-
-    Args:
-        images: [B, 3, H, W] in [0, 1].
-
-    Returns:
-        The backdrop [3, H, W] and masks [B, H, W], 0 or 1; None if the rim does not stand still, or
-        there are too few pictures to know. Exposures and white balance may differ.
-    """
-    found = _still(images)
-    return _still(_evened(images)) if found is None else found
-
-
-def _evened(images: Tensor) -> Tensor:
-    """Pictures with a factor for each channel, by which their rims are like those of most."""
+def evened_rims(images: Tensor) -> Tensor:
+    """Pictures [B, 3, H, W] of other exposures or white balance, with rims like those of most."""
     rim = torch.cat([images[:, :, [0, -1]].flatten(2), images[..., [0, -1]].flatten(2)], 2)
     usual = rim.median(0).values
     known = (rim > _DARK) & (rim < _WHITE) & (usual > _DARK) & (usual < _WHITE)
@@ -57,8 +39,20 @@ def _evened(images: Tensor) -> Tensor:
     return torch.where(images < _WHITE, (images * gain).clamp(max=1), images)
 
 
-def _still(images: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The backdrop and masks of pictures of one exposure, see `still_backdrop`."""
+def still_backdrop(images: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The backdrop of pictures of something that moves before it, as on a turntable.
+
+    The backdrop is the median of the pictures, as far as they agree about it from the rim inwards:
+    where many differ from it, or where they agree about an island, as the object always stands
+    there, it is filled in from around. What differs from it are the masks, with holes filled.
+
+    Args:
+        images: [B, 3, H, W] in [0, 1], of one exposure, see `evened_rims`.
+
+    Returns:
+        The backdrop [3, H, W] and masks [B, H, W], 0 or 1; None if the rim does not stand still, or
+        there are too few pictures to know.
+    """
     some = images[:: max(1, len(images) // _SOME)]
 
     edge = torch.cat([some[:, :, [0, -1]].flatten(2), some[..., [0, -1]].flatten(2)], 2)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_float, check_shape
 from gendr.kernels.threads import mapped
-from gendr.photos.backdrop import still_backdrop, unevenness
+from gendr.photos.backdrop import evened_rims, still_backdrop, unevenness
 from gendr.photos.shadows import DARK
 
 __all__ = ["find_masks", "with_soft_outlines"]
@@ -96,6 +96,8 @@ def find_masks(
         behind = list(mapped(_plain, pictures))
     except _NotPlainError:
         still = still_backdrop(own)
+        if still is None and (still := still_backdrop(evened_rims(own))) is not None:
+            pictures = list(evened_rims(own).permute(0, 2, 3, 1).numpy())
         if still is not None:
             behind = [still[0].permute(1, 2, 0).numpy()] * len(pictures)
         else:

@@ -432,7 +432,7 @@ def _still_masks(work: Path, names: list[str]) -> list[Any] | None:
     import torch
     from PIL import Image
 
-    from gendr.photos.backdrop import still_backdrop
+    from gendr.photos.backdrop import evened_rims, still_backdrop
 
     small: list[npt.NDArray[np.uint8]] = []
     for name in names:
@@ -440,7 +440,7 @@ def _still_masks(work: Path, names: list[str]) -> list[Any] | None:
             image.thumbnail((480, 480))
             small.append(np.asarray(image))
     images = torch.from_numpy(np.stack(small)).permute(0, 3, 1, 2) / 255
-    found = still_backdrop(images)
+    found = still_backdrop(images) or still_backdrop(evened_rims(images))
     if found is None:
         return None
     return [Image.fromarray((255 * mask.numpy()).astype(np.uint8)) for mask in found[1]]

@@ -205,15 +205,15 @@ def mean_ranks_forward(
     """The ranks; saved: order, weights of sums over columns, ranks about the middle, and sums."""
     n = x.shape[-1]
     keys = x.reshape(-1, n)
-    weights = torch.empty((len(keys), n, 2), dtype=x.dtype)
-    weights.numpy()[:] = np.stack([np.arange(n) - (n - 1) / 2, np.ones(n)], -1)
-    order, products = ordered(keys), Products.of(weights, None, columns=n)
+    weights = np.empty((len(keys), n, 2), keys.numpy().dtype)
+    weights[:] = np.stack([np.arange(n) - (n - 1) / 2, np.ones(n)], -1)
+    order, products = ordered(keys), Products.of(torch.from_numpy(weights), None, columns=n)
     products.fill(sort.form, keys.numpy(), order, float(steepness), grads=False)
     spread_nan(keys.numpy(), products.columns)
     means, sums = products.columns[..., 0], products.columns[..., 1]
     means = means / sums
     found = torch.from_numpy(means + (n + 1) / 2).reshape(x.shape)
-    return (found,), (order, weights.numpy(), means, sums)
+    return (found,), (order, weights, means, sums)
 
 
 def mean_ranks_backward(
