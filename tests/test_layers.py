@@ -242,7 +242,7 @@ def test_imports_are_light():
     command = [sys.executable, "-c", LIGHT]  # an interpreter that has not seen torch
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == ["False", "True", ""]
+    assert run.stdout.splitlines()[-3:] == ["False", "True", ""]  # behind the help
 
 
 @for_each(
