@@ -279,8 +279,10 @@ def test_axes_of_neus2_and_rolling_shutters(tmp_path):
     check(load_views(tmp_path, dtype=torch.float64), **expected)
     file = tmp_path / "transforms.json"
     content = json.loads(file.read_text())
-    whole = {"fl_x": FOCAL, "fl_y": FY, "cx": CX, "cy": CY, "rolling_shutter": [0, 0, 1]}
+    whole = {"fl_x": FOCAL, "fl_y": FY, "cx": CX, "cy": CY, "rolling_shutter": [0, 0, 0, 0]}
     file.write_text(json.dumps(content | whole))
+    check(load_views(tmp_path, dtype=torch.float64), **expected)  # none, so that nothing is said
+    file.write_text(json.dumps(content | whole | {"rolling_shutter": [0, 0, 1, 0]}))
     with pytest.warns(UserWarning, match="has a rolling shutter, which is taken for one moment"):
         check(load_views(tmp_path, dtype=torch.float64), **expected)
     del content["frames"][1]["transform_matrix"]

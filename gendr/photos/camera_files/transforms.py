@@ -268,7 +268,8 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
     _warn_of_missing(cameras, missing)
     if len({str(frame.entry.get("time")) for frame in frames}) > 1:  # D-NeRF, nerfstudio
         warn_caller(f"{file} has photos of several times: what moves is taken to stand still")
-    if any(_given(cameras.meta, frame.entry, key) for frame in frames for key in _ROLLING):
+    rolling = [_given(cameras.meta, frame.entry, key) for frame in frames for key in _ROLLING]
+    if any(any(each) if isinstance(each, list) else each for each in rolling):
         warn_caller(f"{file} has a rolling shutter, which is taken for one moment")
     if cameras.meta.get("fisheye_crop_radius"):
         warn_caller(f"{file}: fisheye_crop_radius is not used; give masks for what is to count")
