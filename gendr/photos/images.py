@@ -194,8 +194,9 @@ def _profile(path: Path, image: Image) -> bytes | None:
         if len(given) == 8:
             points = tuple(zip(given[::2], given[1::2], strict=True))
         gamma = image.info.get("gamma", 0)
-        # Beside its primaries this stands for the curve of sRGB (PNG, 3rd edition, 11.3.2.2).
-        usual = abs(gamma - 0.45455) < 1e-3 and np.allclose(points, _PRIMARIES[1], 0, 1e-3)
+        # Beside its primaries this stands for the curve of sRGB (PNG, 3rd edition, 11.3.2.2), also
+        # as 0.45, which libpng (PNG_GAMMA_THRESHOLD) does not tell from it.
+        usual = abs(gamma - 0.45455) < 5e-3 and np.allclose(points, _PRIMARIES[1], 0, 1e-3)
         power = 1 / gamma if gamma > 0 and not usual else None
     return profile or _made_profile(points, power)
 

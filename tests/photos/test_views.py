@@ -450,6 +450,7 @@ def test_photos_with_a_profile_are_read_as_srgb(tmp_path):
     adobe = *srgb[:4], 21000, 71000, *srgb[6:]
     for points, gamma, colour, wanted in (
         (adobe, 45455, (110, 160, 90), (78.5, 161.5, 84.7)), (srgb, 45455, (110, 160, 90), None),
+        (None, 45000, (9, 60, 250), None),
         (None, 100000, (55, 128, 200), (128.1, 188, 228.6)), (srgb, 100000, (55, 55, 55), (128.1,)),
         (None, 55556, (110, 160, 90), [255 * (1.055 * (c / 255) ** (1.8 / 2.4) - 0.055)
                                        for c in (110, 160, 90)]),
