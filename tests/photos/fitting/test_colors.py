@@ -16,6 +16,7 @@ from gendr.cli.stages import _packed, _unpacked
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.photos import visual
+from gendr.photos.fitting.checks import check_views
 from gendr.photos.fitting.colors import fit as colors_fit
 from gendr.photos.fitting.colors import kernels
 from gendr.photos.fitting.colors.fit import ColorResult, _Photos, _View
@@ -366,6 +367,11 @@ def test_motion_blurs_and_the_end_of_a_ring_does_not():
         assert found.blurred == [3]
         assert float(found.weights[3]) < 0.15
         assert float(found.weights[[0, 1, 2, 4, 5, 6]].min()) > 0.5
+
+
+def test_the_check_of_photos_in_bytes_makes_no_copy():
+    like = torch.zeros(()).expand(2, 3, 10**6, 10**6)
+    check_views("images", like, "[B, 3, H, W]", look_at(3.0, 0.0, [0.0, 90.0]))
 
 
 @pytest.mark.rotating(5, group="photos")
