@@ -31,6 +31,7 @@ from gendr.cli.common import (
 )
 from gendr.cli.parser import Splat
 from gendr.cli.progress import Session
+from gendr.cli.stages import has_begun
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
@@ -144,12 +145,13 @@ def run(args: Splat) -> int:
     usable_device(settings.device or "cpu")
     _refuse(args)
     with output_folder(out):
-        if args.resume:
+        begun = args.resume and (out / CHECKPOINT).is_file()
+        if args.resume and not has_begun(out):  # nor were cameras found
             check_checkpoint(out, CHECKPOINT)
         _check_own(out)
         if Path(args.photos).exists():
             check_output(out, Path(args.photos))
-        args = with_cameras(args, args.photos, out)
+        args = replace(with_cameras(args, args.photos, out), resume=begun)
         found = time.perf_counter()
         photos, settings = _read(args, settings)
         budget = settings.budget

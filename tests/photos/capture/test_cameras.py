@@ -239,6 +239,10 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     """They keep the file, name what was left out, and do not look again on --resume."""
     root, _ = folder
     calls = []
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
     monkeypatch.setattr("gendr.photos.suspicious_masks._POINTS", 36)
     monkeypatch.setattr("gendr.cli.splat.FRAMES", 4)
     monkeypatch.setattr("gendr.cli.cameras.find_cameras", lambda r, **o: calls.append(r) or fake(r))
@@ -254,6 +258,13 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     soft = ["--steps", "2", "--image-size", "16", "--triangles", "20", "--opaque", "0", "--quiet"]
     assert main(["splat", str(root), "-o", str(tmp_path / "s"), *given, *soft]) == 0
     assert len(calls) == 1
+    # Stopped before its first checkpoint, a training goes on with the cameras.
+    words = ["splat", str(root), "-o", str(tmp_path / "t"), *soft]
+    with monkeypatch.context() as patch:
+        patch.setattr("gendr.cli.splat._read", interrupted)
+        assert main(words) == 130
+    assert main([*words, "--resume"]) == 0
+    assert len(calls) == 2
     capsys.readouterr()
     # Beside the photos; a second time only if they may be replaced.
     assert main(["cameras", str(root)]) == 0
