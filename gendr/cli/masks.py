@@ -91,7 +91,8 @@ def with_masks(args: Fit, out: Path) -> Fit:
         return args
     place = out / "masks"
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
-    sources = Sources(out, "masks", photos, args.cameras)
+    files = photos if args.cameras is None else [*photos, Path(args.cameras)]
+    sources = Sources(out, "masks", files, args.cameras)
     there = all(file.is_file() for file in _files(photos, place))
     if not (args.resume and there and sources.unchanged()):
         why, said = None, ""
