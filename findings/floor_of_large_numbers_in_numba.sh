@@ -4,9 +4,8 @@
 #   gives integers of 64 bits here.
 # Seen: an integer without a word, by the processor: on x86 the least one, also of large positive
 #   numbers: `math.floor(1e19)` is below 0; on ARM (emulated) the nearest, and 0 of NaN.
-# Who meets it: boxes of pixels, cells and bins of points far outside: `range(math.ceil(low), n)`
-#   goes on for ever or reads beyond its array on x86, and is empty on ARM. NumPy's `floor` and
-#   `ceil` stay floats: limit them before they become integers.
+# Who meets it: boxes of pixels, cells and bins of points far outside. NumPy's `floor` and `ceil` stay
+#   floats: limit them before they become integers.
 . "$(dirname "$0")/environment"
 packages numba==0.68.1 numpy==2.4.6
 python - <<'PY'
