@@ -24,10 +24,10 @@ from PIL import Image
 import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose
-from gendr.cli.common import SOURCES, Sources
+from gendr.cli.common import Sources
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import StageFile
-from gendr.jobs.folders import locked, output_folder
+from gendr.jobs.folders import SOURCES, locked, output_folder
 from gendr.mesh import cube, icosphere
 from gendr.photos import Views, save_views, visual
 from gendr.photos.fitting import ColorResult, FitResult, FitSettings, FitState

@@ -13,14 +13,11 @@ from typing import Any
 from gendr import __version__
 from gendr._common.files import write_whole
 from gendr.cli.command_line import say
+from gendr.jobs.folders import SOURCES
 
 __all__ = [
-    "SOURCES", "Sources", "as_json", "check_checkpoint", "check_output", "check_own", "model_file",
-    "versions",
+    "Sources", "as_json", "check_checkpoint", "check_output", "check_own", "model_file", "versions",
 ]  # fmt: skip
-
-# The file of `Sources`.
-SOURCES = ".gendr-sources.json"
 
 
 def as_json(values: Any) -> bytes:

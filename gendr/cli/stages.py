@@ -13,7 +13,6 @@ from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
-from gendr.cli.common import SOURCES
 from gendr.cli.progress import Session
 from gendr.jobs.checkpoint import (
     OtherWorkError,
@@ -21,6 +20,7 @@ from gendr.jobs.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.colors.light import HarmonicLight
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".gendr-lock"
+# What cameras, masks and frames in a folder for results were made from.
+SOURCES = ".gendr-sources.json"
 
 
 def writable_folder(folder: Path, option: str = "-o") -> Path:

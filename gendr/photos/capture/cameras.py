@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from gendr.jobs.folders import SOURCES
 from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import num_threads
 from gendr.mesh.files.reports import warn_caller
@@ -138,7 +139,10 @@ def list_photos(folder: Path) -> list[Path]:
     inside = folder / "images"
     place = inside if inside.is_dir() else folder
     if not any(is_photo(p) for p in place.iterdir()):
-        below = [place for place in Index(folder).places() if place.name not in MASKS]
+        below = [
+            place for place in Index(folder).places()
+            if place.name not in MASKS and not (place / SOURCES).exists()  # nor results
+        ]  # fmt: skip
         if len(below) > 1:
             names = ", ".join(str(each.relative_to(folder)) for each in below[:_NAMED])
             raise ValueError(

@@ -16,6 +16,7 @@ from gendr import look_at
 from gendr._common.files import write_all
 from gendr.cli import main
 from gendr.cli.cameras import _line
+from gendr.jobs.folders import SOURCES
 from gendr.mesh import Mesh, icosphere
 from gendr.mesh.images import Picture, open_image
 from gendr.photos import load_points, load_views, save_views
@@ -152,9 +153,10 @@ def test_which_photos(tmp_path):
     (tmp_path / "images").mkdir()
     Image.new("L", (4, 4)).save(tmp_path / "images" / "c.png")
     assert [p.name for p in list_photos(tmp_path)] == ["c.png"]
-    for place in ("masks", ".thumbnails", "DCIM/100CANON"):
+    for place in ("masks", ".thumbnails", "DCIM/100CANON", "out"):
         (tmp_path / "card" / place).mkdir(parents=True)
         Image.new("L", (4, 4)).save(tmp_path / "card" / place / "d.png")
+    (tmp_path / "card/out" / SOURCES).touch()  # results of `gendr fit card -o card/out`
     assert list_photos(tmp_path / "card") == [tmp_path / "card/DCIM/100CANON/d.png"]
     (tmp_path / "card/DCIM/101CANON").mkdir()
     Image.new("L", (4, 4)).save(tmp_path / "card/DCIM/101CANON/d.png")
