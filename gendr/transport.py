@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_finite, check_float, check_like, check_number
-from gendr._common.tracing import in_single, is_for_onnx, is_traced
+from gendr._common.tracing import constant, in_single, is_for_onnx, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_barycenter", "sinkhorn_divergence"]
 
@@ -285,12 +285,17 @@ def _swept(log_k: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor) -> tuple[Tens
     return u, log_b - torch.logsumexp(log_k + u[..., :, None], -2)
 
 
+@constant
+def _is_exported_or_transformed() -> bool:
+    return torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+
+
 def _searched(search: Callable[..., T], *args: Tensor | float) -> T:
-    """The result of a search, outside of the graphs of `torch.compile`.
+    """The result of a search, outside of the graphs of `torch.compile`, but in its transforms.
 
     It would unroll all sweeps that may be needed, and compile them for many minutes.
     """
-    if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
+    if torch.compiler.is_dynamo_compiling() and not _is_exported_or_transformed():
         return torch.compiler.disable(search)(*args)  # pyright: ignore
     return search(*args)
 
