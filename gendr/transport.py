@@ -23,15 +23,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_finite, check_float, check_like, check_number
-from gendr._common.tracing import in_single, is_for_onnx, is_traced
+from gendr._common.tracing import constant, in_single, is_for_onnx, is_traced
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_barycenter", "sinkhorn_divergence"]
+
+T = TypeVar("T")
 
 _SWEEPS, _TESTED = 40, 5  # before steps of Newton, and between tests of the sums
 _JOINT_SWEEPS = 400  # before steps of Newton for barycentres, which take as long as so many
@@ -114,7 +116,7 @@ def sinkhorn(
     one, other = (x.detach().sum(-1, keepdim=True) for x in (a, b))
     b = b * torch.where(other > 0, one / other, 1.0)
     with torch.no_grad():
-        u, v = _potentials(wide.detach(), a.detach(), b.detach(), iterations, tolerance)
+        u, v = _searched(_potentials, wide.detach(), a.detach(), b.detach(), iterations, tolerance)
     graded = is_traced() or wide.requires_grad or a.requires_grad or b.requires_grad
     if graded and not is_for_onnx():
         # Steps of value 0. With a matrix that is constant each multiplies the error of derivatives
@@ -235,7 +237,9 @@ def sinkhorn_barycenter(
     sums, mass = sums / each, each.mean(-2)
     shares = shares / shares.sum(-2, keepdim=True)
     with torch.no_grad():
-        v = _joined(log_k.detach(), sums.detach(), shares.detach(), iterations, tolerance)
+        v = _searched(
+            _joined, log_k.detach(), sums.detach(), shares.detach(), iterations, tolerance
+        )
     if (is_traced() or any(x.requires_grad for x in (log_k, sums, shares))) and not is_for_onnx():
         factors = _joint_factors(_from_rows(log_k.detach(), sums.detach(), v), shares.detach())
         for _ in range(2):  # of value 0, as those of `sinkhorn`
@@ -279,6 +283,21 @@ def _swept(log_k: Tensor, log_a: Tensor, log_b: Tensor, v: Tensor) -> tuple[Tens
     """One sweep: the potentials of rows, and then of columns."""
     u = log_a - torch.logsumexp(log_k + v[..., None, :], -1)
     return u, log_b - torch.logsumexp(log_k + u[..., :, None], -2)
+
+
+@constant
+def _is_exported_or_transformed() -> bool:
+    return torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+
+
+def _searched(search: Callable[..., T], *args: Tensor | float) -> T:
+    """The result of a search, outside of the graphs of `torch.compile`, but in its transforms.
+
+    It would unroll all sweeps that may be needed, and compile them for many minutes.
+    """
+    if torch.compiler.is_dynamo_compiling() and not _is_exported_or_transformed():
+        return torch.compiler.disable(search)(*args)  # pyright: ignore
+    return search(*args)
 
 
 def _potentials(

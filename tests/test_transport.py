@@ -208,3 +208,20 @@ def test_bad_input_is_refused_and_what_is_not_reached_is_said():
     with pytest.warns(RuntimeWarning, match="sinkhorn_barycenter stopped after 1 sweeps"):
         sinkhorn_barycenter(*problem(30, 30)[:2], epsilon=1e-3, iterations=1, tolerance=1e-9)
     assert sinkhorn(torch.rand(0, 3, 2)).plan.shape == (0, 3, 2)
+
+
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+def test_graphs_break_at_the_search():
+    """Of sweeps alone, as exported graphs have them, 60 do not do for so small an epsilon."""
+    costs = torch.rand(3, 6, 5, dtype=torch.float64, requires_grad=True)
+    for solve in (
+        lambda c: sinkhorn(c, epsilon=0.02, iterations=60).plan,
+        lambda c: sinkhorn_barycenter(c[:2], c.new_ones(2, 6), epsilon=0.1),
+    ):
+        torch._dynamo.reset()
+        got, want = torch.compile(solve, backend="aot_eager")(costs), solve(costs)
+        assert_close(got, want)
+        weights = torch.rand_like(want)
+        got, want = (torch.autograd.grad(y, costs, weights) for y in (got, want))
+        assert_close(got, want)
