@@ -123,6 +123,14 @@ def test_nan_stays_nan_where_nobody_checks(name):
     assert not found[1].isnan().any()
 
 
+def test_the_gradient_of_neuralsorts_matrix_with_nan_ends():
+    """Runs of equal values were looked for, and NaN equals none."""
+    x = torch.tensor([[1.0, torch.nan, 2.0], [1.0, 2.0, 2.0]], requires_grad=True)
+    permutation(x, "neuralsort", check=False).square().sum().backward()
+    assert x.grad[0].isnan().all()
+    assert x.grad[1].isfinite().all()
+
+
 def test_batches_of_gradients_end_in_one_line():
     x = torch.randn(2, 4, dtype=torch.float64)
     for module in (SoftSort(), SoftRank("neuralsort"), SoftRank("permutahedron"), SoftTopKMask(2)):

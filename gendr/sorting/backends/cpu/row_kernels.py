@@ -198,8 +198,8 @@ def balances(x, order, weight, balance):
     first = 0
     while first < n:  # one run of equal values after the other
         value = x[order[first]]
-        end = first
-        equal = 0.0
+        end = first + 1  # of NaN, which no number equals, too
+        equal = 0.0 + weight[order[first]]
         while end < n and x[order[end]] == value:
             equal += weight[order[end]]
             end += 1
