@@ -58,7 +58,9 @@ class Lighting:
                 raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
         check_number("shininess", self.shininess, above=0.0)
         check_choice("frame", self.frame, ("world", "camera"))
-        direction = torch.as_tensor(self.direction)
+        direction = self.direction
+        if not isinstance(direction, Tensor):
+            direction = torch.tensor(direction, device="cpu")  # whatever the default device
         check_shape("the direction of light", direction, "[3] or [B, 3]")
         check_finite("the direction of light", direction)
         if bool((direction.detach() == 0).all(-1).any()):

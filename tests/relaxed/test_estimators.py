@@ -107,7 +107,7 @@ def test_variance_is_that_of_the_estimate(seed):
     x = inputs(1, 2)
     estimates, variances = [], []
     soft = estimated(lambda x: np.sin(x).sum(-1), samples=20, batched=True, seed=seed)
-    for _ in range(200):
+    for _ in range(400):
         estimates.append(torch.autograd.grad(soft(x).sum(), x)[0])
         variances.append(soft.report.variance)
     observed = torch.stack(estimates).var(0)

@@ -333,7 +333,7 @@ def refine_shape(
         # What stereo leaves rough, or fills, shading tells, if light moves; the pattern says
         # whether it is right.
         shaded = refinement.shaded(found, last, still=False)
-        if shaded is not None and shaded[1][0] > last[0] and shaded[1][1] > last[1] - MOST_LOST:
+        if shaded is not None and not _reason(last, shaded[1], faint=False):
             found, last = shaded
     clock.tell(work)
     both = (first[0], last[0]), (first[1], last[1])
