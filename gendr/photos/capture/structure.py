@@ -25,6 +25,9 @@ import pycolmap
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
+# By how much more of the verified matches must agree with cameras that are better, and by how many
+# pixels these may be off; see `support`.
+MORE, WIDE = 0.01, 2.0
 # How many photos must share each lens; how many points a photo must show that is placed.
 SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
@@ -130,7 +133,7 @@ def with_own_lenses(
     if all(len(group["names"]) == 1 for group in job["groups"]):
         return model, database
     tried = with_lens_each(model)
-    least = (1 + GUIDANCE.more) * support(model, database)
+    least = (1 + MORE) * support(model, database)
     if support(tried, database) < least and not unknown - placed:
         return model, database
     own = folder / "own.db"
@@ -252,8 +255,6 @@ class Guidance:
         off: how far off a fix may be that agrees, in the spread of the fixes.
         wild: how many times as far away as half of all a fix is that is left out.
         exact: the least deviation of fixes, in their spread.
-        more: by what part more of the matches must agree afterwards.
-        pixels: how far off these matches may be.
     """
 
     nearness: tuple[float, ...] = (0.08, 0.12)
@@ -263,8 +264,6 @@ class Guidance:
     off: float = 0.1
     wild: float = 20.0
     exact: float = 1e-3
-    more: float = 0.01
-    pixels: float = 2.0
 
 
 GUIDANCE = Guidance()
@@ -311,7 +310,7 @@ def guided(
     if good.sum() < max(GUIDANCE.least, GUIDANCE.agreeing * len(images)):
         return model
     deviation = max(float(np.square(off[good]).mean() ** 0.5), GUIDANCE.exact * spread)
-    best, most = model, (1 + GUIDANCE.more) * support(model, database)
+    best, most = model, (1 + MORE) * support(model, database)
     for k, near in enumerate(GUIDANCE.nearness):
         (place := folder / f"guided{k}").mkdir(exist_ok=True)
         fixes: list[pycolmap.PosePrior] = []
@@ -405,9 +404,7 @@ def support(model: "pycolmap.Reconstruction", database: Path) -> float:
             x, y = (rays[i][found.inlier_matches[:, k]] for k, i in enumerate(pair))
             lines = np.c_[(x @ essential.T)[:, :2], (y @ essential)[:, :2]]
             off = ((x @ essential.T) * y).sum(1) ** 2 / np.maximum((lines**2).sum(1), 1e-300)
-            wide = GUIDANCE.pixels / min(
-                model.cameras[each.camera_id].mean_focal_length() for each in (a, b)
-            )
+            wide = WIDE / min(model.cameras[each.camera_id].mean_focal_length() for each in (a, b))
             total += float((1 - off / wide**2).clip(0).sum())
     return total
 
