@@ -16,7 +16,8 @@ from gendr.cli.command_line import say
 from gendr.jobs.folders import SOURCES
 
 __all__ = [
-    "Sources", "as_json", "check_checkpoint", "check_output", "check_own", "model_file", "versions",
+    "Sources", "as_json", "changed", "check_checkpoint", "check_output", "check_own", "model_file",
+    "versions",
 ]  # fmt: skip
 
 
@@ -33,6 +34,12 @@ def check_checkpoint(folder: Path, name: str) -> None:
     """
     if not (folder / name).is_file():
         raise ValueError(f"--resume: no {name} in {folder}; leave --resume out to start anew")
+
+
+def changed(given: object, usual: object, names: Iterable[str]) -> list[str]:
+    """Those of some options that are not as by default, as they are written."""
+    found = (name for name in names if getattr(given, name) != getattr(usual, name))
+    return [f"--{name.replace('_', '-')}" for name in found]
 
 
 def check_own(folder: Path, name: str, kind: str) -> None:

@@ -232,9 +232,9 @@ def _refuse_for_object(args: Fit) -> None:
     Raises:
         ValueError: naming the option.
     """
-    if given := photos.changed(args, "faces", "box", "hold_out"):
+    if flags := photos.given_options(args, "faces", "box", "hold_out"):
         raise ValueError(
-            f"{given[0]} is for scenes, and {args.target} is fitted to masks; leave it out, or "
+            f"{flags[0]} is for scenes, and {args.target} is fitted to masks; leave it out, or "
             "give --scene"
         )
     settings = args.settings
@@ -286,10 +286,10 @@ def _load(args: Fit, device: torch.device) -> _Target:
                     f"{option} is for meshes, and {path} holds images with cameras of their own; "
                     "leave it out"
                 )
-        if args.background in (None, AUTO) and (given := photos.changed(args, "tolerance")):
-            raise ValueError(f"{given[0]} is of the colour that --background names; leave it out")
+        if args.background in (None, AUTO) and (flags := photos.given_options(args, "tolerance")):
+            raise ValueError(f"{flags[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
-    of_photos = photos.changed(args, *_OF_PHOTOS)
+    of_photos = photos.given_options(args, *_OF_PHOTOS)
     for flag in ["--refine"] * _moves_cameras(args) + of_photos:
         raise ValueError(f"{flag} is for photos, and {args.target} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)

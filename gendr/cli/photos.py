@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gendr._common.files import write_all
 from gendr.cli.command_line import say
-from gendr.cli.common import as_json, model_file
+from gendr.cli.common import as_json, changed, model_file
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages
@@ -60,11 +60,9 @@ def write_results(out: Path, files: Mapping[Path, bytes]) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def changed(args: Fit, *names: str) -> list[str]:
-    """Those of some options that are not as by default, as they are written."""
-    usual = Fit(target=args.target, settings=args.settings)
-    given = [name for name in names if getattr(args, name) != getattr(usual, name)]
-    return [f"--{name.replace('_', '-')}" for name in given]
+def given_options(args: Fit, *names: str) -> list[str]:
+    """Those of some options of the command that are not as by default, as they are written."""
+    return changed(args, Fit(target=args.target, settings=args.settings), names)
 
 
 def check_colors(args: Fit, kind: str) -> None:
@@ -79,9 +77,9 @@ def check_colors(args: Fit, kind: str) -> None:
     """
     of_texture, of_any = ["texture_size"], ["color_size", "exposure", "light"]
     left = {"texture": [], "vertex": of_texture, "none": of_texture + of_any}[kind]
-    if given := changed(args, *left):
+    if flags := given_options(args, *left):
         carried = "no colours" if kind == "none" else "colours on vertices, without a texture"
-        raise ValueError(f"{given[0]} has no effect: {args.target} gets {carried}; leave it out")
+        raise ValueError(f"{flags[0]} has no effect: {args.target} gets {carried}; leave it out")
 
 
 def _check_colored(option: str, args: Fit, views: Views | None) -> None:

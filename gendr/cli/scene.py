@@ -17,10 +17,10 @@ import torch
 from gendr._common.files import write_all
 from gendr._common.memory import give_back
 from gendr.cli.command_line import say
-from gendr.cli.common import as_json, model_file, versions
+from gendr.cli.common import as_json, changed, model_file, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
-from gendr.cli.photos import METRICS, TEXTURED, changed, check_colors, write_results
+from gendr.cli.photos import METRICS, TEXTURED, check_colors, given_options, write_results
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
 from gendr.kernels.threads import num_threads
@@ -192,15 +192,12 @@ def _refuse(args: Fit) -> None:
         raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
     if args.object:
         raise ValueError("--scene and --object contradict each other; give one of them")
-    flags = changed(
+    flags = given_options(
         args, "masks", "background", "tolerance", "keep_doubtful", "init", "refine", "shape",
         "subdivisions", "views", "elevation", "color_size", "view",
     )  # fmt: skip
     usual = FitSettings()
-    flags += [
-        f"--{f.name.replace('_', '-')}" for f in fields(usual)
-        if f.name != "budget" and getattr(args.settings, f.name) != getattr(usual, f.name)
-    ]  # fmt: skip
+    flags += changed(args.settings, usual, (f.name for f in fields(usual) if f.name != "budget"))
     if flags:
         raise ValueError(
             f"{flags[0]} is for an object with masks, and {args.target} is "

@@ -23,6 +23,7 @@ from gendr._common.files import write_all, write_whole
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import (
     as_json,
+    changed,
     check_checkpoint,
     check_output,
     check_own,
@@ -193,10 +194,8 @@ def _refuse(args: Splat) -> None:
         (("renew_every",), "--density is none", args.settings.density == "none"),
         (of_file, f"{args.init} says it", (args.init or "").lower().endswith(".npz")),
     ):
-        for name in names:
-            if holds and getattr(args.settings, name) != getattr(usual, name):
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} has no effect, as {why}; leave it out")
+        if holds and (flags := changed(args.settings, usual, names)):
+            raise ValueError(f"{flags[0]} has no effect, as {why}; leave it out")
 
 
 def _steps(settings: SplatSettings, part: float) -> int:
