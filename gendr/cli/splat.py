@@ -350,6 +350,10 @@ def _check_own(out: Path) -> None:
     """
     present = [name for name in FILES if (out / name).exists()]
     check_own(out, CHECKPOINT, KIND)
+    if present == [START]:  # of a training that was stopped before its first checkpoint
+        with suppress(ValueError):
+            Splats.load(out / START)
+            return
     if present and CHECKPOINT not in present:
         try:
             own = json.loads((out / METRICS).read_bytes()).get("kind") == "splats"

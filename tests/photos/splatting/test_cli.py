@@ -265,6 +265,12 @@ def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
     )
     assert (tmp_path / "sheet.png").read_bytes() == b"mine"
     assert len(names(tmp_path)) == 3
+    # What a training left that was stopped before its first checkpoint is none of others.
+    (out := tmp_path / "stopped").mkdir()
+    (out / "start.npz").write_bytes(b"mine")
+    assert "holds start.npz" in refused(capsys, "splat", ball, "-o", out, *SMALL)
+    (out / "start.npz").write_bytes((trained / "splats.npz").read_bytes())
+    assert run(ball, "-o", out, *SMALL) == 0
 
 
 @for_each(
