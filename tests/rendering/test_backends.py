@@ -533,6 +533,15 @@ def test_brute_force_visits_every_pair(monkeypatch):
         runs = cpu.pairs(case.faces(), ImageSize(32, 32), radius, 10**7)
         assert sum(len(run().pixels) for run in runs) == case.all_pairs
     assert torch.equal(case.radius(), culled)
+    case.alpha("cpu")
+    seen = []
+    table = cpu.image_table
+    monkeypatch.setattr(
+        cpu, "image_table", lambda radius, more: seen.append(radius) or table(radius, more)
+    )
+    assert speed.brute_force(case, 0, 0.0, 1)["brute_difference"] < 1e-6
+    assert seen
+    assert all(torch.isinf(radius).all() for radius in seen)
 
 
 @for_each(sort=["pixel", "centroid"])
