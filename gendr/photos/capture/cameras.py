@@ -92,6 +92,7 @@ class FoundCameras:
             are too few or contradict the cameras.
         fixes: photos that were placed and have a fix.
         apart: groups of `left_out` that match each other, but none of the photos that were placed.
+        against: pairs of photos next to each other that match otherwise than they are placed.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -103,6 +104,7 @@ class FoundCameras:
     gps: Placement | None = None
     fixes: int = 0
     apart: tuple[tuple[str, ...], ...] = ()
+    against: tuple[tuple[str, ...], ...] = ()
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
@@ -267,7 +269,8 @@ def find_cameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
         tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
         sum(fixes[i] is not None for i in order),
-        tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get("apart", ())),
+        *(tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get(key, ()))
+          for key in ("apart", "against")),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ SHARED, POINTS = 4, 10
 LARGEST, RATIO, NEXT = 400, 0.8, 3
 # The fewest photos that are named as a group of their own.
 JOINED = 3
+# How far apart, in parts of their distance, two points lie that are not one; the fewest matches of
+# a pair that tell; and the part of the images that a model without such pairs must place.
+APART, KNOWN, KEPT = 0.05, 15, 0.9
 
 
 def main(folder: Path) -> None:
@@ -77,13 +81,15 @@ def main(folder: Path) -> None:
         )
     else:
         pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
-    best = mapped(job, database, folder)
+    best, against = mapped(job, database, folder), []
     if best is not None:
+        best, database = in_order(best, job, database, folder)
         best, database = with_own_lenses(best, job, database, folder)
         best = with_better_lens(guided(best, job["places"], database, folder))
+        against = contradicted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
-    result |= {"turned": turned_share(database), "apart": apart}
+    result |= {"turned": turned_share(database), "apart": apart, "against": against}
     (folder / "result.json").write_text(json.dumps(result))
 
 
@@ -115,6 +121,108 @@ def mapped(
         if best is not None and best.num_reg_images() >= job["part"] * count:
             break
     return best
+
+
+def in_order(
+    model: "pycolmap.Reconstruction", job: "dict[str, Any]", database: Path, folder: Path
+) -> "tuple[pycolmap.Reconstruction, Path]":
+    """The model found anew where it contradicts photos that follow each other, and its database.
+
+    Where equal things stand in a row, such as windows, a photo a step farther is matched as if it
+    showed what the first shows, in more of its features than the right ones, and cameras of a long
+    front come to stand before a part of it. Photos that follow each other are the most alike, so
+    pairs that contradict these are left out; if that is not enough, all that they do not confirm.
+    """
+    best, source, placed = model, database, model.num_reg_images()
+    least = len(contradicted(model, database))
+    few = job["part"] * sum(len(group["names"]) for group in job["groups"])
+    for confirmed in (False, True):
+        chosen = folder / f"order{int(confirmed)}.db"
+        if (not least and placed >= few) or not leave_out(database, chosen, confirmed=confirmed):
+            continue
+        found = mapped(job, chosen, folder, placed)
+        if found is None:
+            continue
+        count, own = found.num_reg_images(), len(contradicted(found, chosen))
+        if own <= least and (count > placed or (own < least and count >= KEPT * placed)):
+            best, source, least, placed = found, chosen, own, count
+    return best, source
+
+
+def contradicted(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str, str]]":
+    """Names of images next to each other that the model contradicts: of most matches it knows.
+
+    It knows a match of which a feature shows a point, and agrees if the other shows one near it.
+    """
+    found: list[tuple[str, str]] = []
+    shown = {i: image for i, image in model.images.items() if image.has_pose}
+    for i, j, matches, steps in matched(database):
+        if steps != 1 or not {i, j} <= shown.keys():
+            continue
+        agree: list[bool] = []
+        for a, b in matches.tolist():
+            both = shown[i].points2D[a], shown[j].points2D[b]
+            places = [model.points3D[p.point3D_id].xyz for p in both if p.has_point3D()]
+            if places:
+                far = APART * np.linalg.norm(places[0] - shown[i].projection_center())
+                agree.append(len(places) == 2 and bool(np.linalg.norm(places[0] - places[1]) < far))
+        if len(agree) >= KNOWN and 2 * sum(agree) < len(agree):
+            found.append((shown[i].name, shown[j].name))
+    return found
+
+
+def matched(database: Path) -> "list[tuple[int, int, np.ndarray, int]]":
+    """Of each pair of images their numbers, matches, and how many steps apart they are in order."""
+    with closing(pycolmap.Database.open(database)) as base:
+        images = sorted(base.read_all_images(), key=lambda image: Path(image.name).stem)
+        place = {image.image_id: k for k, image in enumerate(images)}
+        pairs, geometries = base.read_two_view_geometries()
+    both = [pycolmap.pair_id_to_image_pair(pair) for pair in pairs]
+    return [
+        (i, j, found.inlier_matches, abs(place[i] - place[j]))
+        for (i, j), found in zip(both, geometries, strict=True)
+    ]
+
+
+def leave_out(database: Path, target: Path, *, confirmed: bool) -> int:
+    """Copy a database without the pairs that contradict those of images nearer in order.
+
+    Matches of pairs are joined to tracks, of neighbours first. A match contradicts these if both of
+    its features are in tracks of their own that some image shows in two places.
+
+    Source: Zach, Irschara & Bischof, What Can Missing Correspondences Tell Us about 3D Structure
+    and Motion?, CVPR 2008, whose triplets of images are tracks here.
+
+    Args:
+        database: with the matches.
+        target: the copy.
+        confirmed: whether pairs go, too, none of whose matches is a part of tracks before it.
+
+    Returns: how many pairs these are.
+    """
+    shutil.copy(database, target)
+    tracks: dict[tuple[int, int], dict[int, int]] = {}  # of a feature, those of images; shared
+    gone: list[tuple[int, int]] = []
+    for i, j, rows, steps in sorted(matched(database), key=itemgetter(3)):
+        matches = rows.tolist()
+        both = [
+            (tracks.setdefault((i, a), {i: a}), tracks.setdefault((j, b), {j: b}))
+            for a, b in matches
+        ]
+        same = sum(one is other for one, other in both)
+        clash = sum(one is not other and not one.keys().isdisjoint(other) for one, other in both)
+        if clash > same or (confirmed and not same and steps > 1):
+            gone.append((i, j))
+            continue
+        for a, b in matches:
+            one, other = tracks[i, a], tracks[j, b]
+            if one.keys().isdisjoint(other):
+                one |= other
+                tracks |= dict.fromkeys(other.items(), one)
+    with closing(pycolmap.Database.open(target)) as base:
+        for i, j in gone:
+            base.delete_two_view_geometry(i, j)
+    return len(gone)
 
 
 def with_own_lenses(
@@ -156,6 +264,8 @@ def with_own_lenses(
             base.update_image(image)
     found = mapped(job, own, folder, len(placed))
     if found is None or found.num_reg_images() < len(placed):
+        return model, database
+    if len(contradicted(found, own)) > len(contradicted(model, database)):
         return model, database
     return (found, own) if support(found, own) > least else (model, database)
 

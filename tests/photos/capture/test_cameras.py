@@ -17,7 +17,7 @@ from gendr._common.files import write_all
 from gendr.cli import main
 from gendr.cli.cameras import _line
 from gendr.jobs.folders import SOURCES
-from gendr.mesh import Mesh, icosphere
+from gendr.mesh import Mesh, axis_angle_to_matrix, icosphere
 from gendr.mesh.images import Picture, open_image
 from gendr.photos import load_points, load_views, save_views
 from gendr.photos.capture import cameras as module
@@ -506,6 +506,75 @@ def test_zoom_that_exif_hides(tmp_path, zoom):
 
 
 @needs_pycolmap
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_row_of_equal_windows(tmp_path, equal):
+    """Of equal windows a photo is matched with that two steps on as if both were taken from there.
+
+    They are 2 m apart, photos 0.94 m: so each window matches the next, which looks the same.
+    """
+    import pycolmap
+
+    from gendr.photos.capture.structure import contradicted, in_order, mapped
+
+    dice, count, focal, size = np.random.default_rng(0), 12, 490.0, np.array([640, 480])
+    window = dice.uniform([-0.7, -0.7, 0], [0.7, 0.7, 0.4], (36, 3))
+    places = np.array([[2.0 * x, 2.5 * y, 8] for x in range(-5, 6) for y in (-1, 0, 1)])
+    alone = dice.uniform([-11, -4, 7], [11, 4, 8.4], (150, 3))
+    points = np.concatenate([(window + places[:, None]).reshape(-1, 3), alone])
+    steps = np.arange(count) - (count - 1) / 2
+    eyes = np.stack([0.94 * steps, 0.1 * np.sin(2 * steps), 0.3 * np.sin(3 * steps)], 1)
+    pycolmap.set_random_seed(0)
+    file = tmp_path / "features.db"
+    (tmp_path / "images").mkdir()
+    shown: list[dict[int, int]] = []  # of each photo, the points that it shows
+    with closing(pycolmap.Database.open(file)) as base:
+        lens = pycolmap.Camera(model="SIMPLE_RADIAL", width=640, height=480)
+        lens.params, lens.has_prior_focal_length = [focal, 320, 240, 0], True
+        lens.camera_id = base.write_camera(lens)
+        rig = pycolmap.Rig()
+        rig.add_ref_sensor(lens.sensor_id)
+        rig_id = base.write_rig(rig)
+        for k, eye in enumerate(eyes):
+            turn = axis_angle_to_matrix(torch.from_numpy(dice.normal(0, 0.05, 3))).numpy()
+            seen = (points - eye) @ turn.T
+            pixels = focal * seen[:, :2] / seen[:, 2:] + size / 2
+            inside = ((pixels > 0) & (pixels < size)).all(1) & (dice.random(len(points)) < 0.8)
+            rows = np.flatnonzero(inside)
+            shown.append({int(row): n for n, row in enumerate(rows)})
+            image = pycolmap.Image(f"640x480/{k:05d}.png", np.zeros((0, 2)), lens.camera_id)
+            image.image_id = base.write_image(image)
+            frame = pycolmap.Frame()
+            frame.rig_id = rig_id
+            frame.add_data_id(image.data_id)
+            base.write_frame(frame)
+            found = pixels[rows] + dice.normal(0, 0.4, (len(rows), 2))
+            base.write_keypoints(image.image_id, found.astype(np.float32))
+        for i, j in combinations(range(count), 2):
+            across = 3 * 36 * (round(0.94 * (j - i) / 2) if equal and j > i + 1 else 0)
+            part = 11 * 3 * 36 if across else len(points)  # what stands alone has no equals
+            pairs = [(n, shown[j][row + across]) for row, n in shown[i].items()
+                     if row + across < part and row + across in shown[j]]  # fmt: skip
+            if len(pairs) > 30:
+                matches = pycolmap.TwoViewGeometry()
+                matches.config = pycolmap.TwoViewGeometryConfiguration.CALIBRATED
+                matches.inlier_matches = np.array(pairs, np.uint32)
+                base.write_two_view_geometry(i + 1, j + 1, matches)
+    names = [f"640x480/{k:05d}.png" for k in range(count)]
+    job = {"threads": 1, "first_pairs": module._FIRST_PAIRS, "part": 0.5,
+           "groups": [{"focal": focal, "names": names}]}  # fmt: skip
+    model = mapped(job, file, tmp_path)
+    better, chosen = in_order(model, job, file, tmp_path)
+    assert bool(contradicted(model, file)) is equal
+    assert (chosen != file) is equal
+    assert not contradicted(better, chosen)
+    images = sorted(better.images.values(), key=lambda image: image.name)
+    found = np.array([image.projection_center() for image in images])
+    assert len(found) == count
+    sides = [np.linalg.norm(x[:, None] - x, axis=2) for x in (found, eyes)]
+    np.testing.assert_allclose(sides[0] / sides[0].max(), sides[1] / sides[1].max(), atol=0.02)
+
+
+@needs_pycolmap
 def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     """Two of ten photos are torn away from the others, and have points of their own."""
     import pycolmap
@@ -565,6 +634,8 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert len(alone) == 3
     found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
+    text = _line(replace(found, against=(("b", "c"),)))
+    assert "; 1 pairs next to each other match otherwise than they are placed" in text
 
 
 def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
