@@ -57,6 +57,7 @@ _FIRST_PAIRS = ((16.0, 0.95), (4.0, 1.0))
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
+_SEEN = 0.1  # how much what each photo sees counts there, beside its optical axis
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 # The share of pixels below the brightest, and what these are, of 255, in a dark photo.
 _BRIGHT, _DARK = 0.99, 128
@@ -511,16 +512,18 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     """A rotation, an origin and a factor that take points to a world made for people.
 
     Args:
-        images: poses of the photos as they are stored.
+        images: poses of the photos as they are stored, with the median depth of their points.
         quarters: turns to the right that make each upright.
     """
     turns = np.array([image["R"] for image in images])
     eyes = -np.einsum("bji,bj->bi", turns, np.array([image["t"] for image in images]))
     ahead = turns[:, 2]
     across = np.eye(3) - ahead[:, :, None] * ahead[:, None]
-    # The point that is nearest to all optical axes; a little of the mean keeps it finite.
-    system = across.sum(0) + 1e-6 * np.eye(3)
-    centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
+    # The point that is nearest to all optical axes, and a little to what is seen along each: axes
+    # of a drone that looks down, or of photos along a front, meet nowhere, or far behind it.
+    seen = eyes + ahead * np.array([[image["depth"]] for image in images])
+    system = across.sum(0) + _SEEN * len(images) * np.eye(3)
+    centre = np.linalg.solve(system, ((across @ eyes[..., None])[..., 0] + _SEEN * seen).sum(0))
     up = upwards(turns, quarters)
     # What is above it, too, in place of what is ahead of one that looks down.
     above: Matrix = turns[0].T @ SIDES[quarters[0]]

@@ -64,24 +64,13 @@ def main(folder: Path) -> None:
             database, images, names, single, reader, extraction_options=extraction, device=cpu
         )
     print("match 0", flush=True)  # noqa: T201
-    matching = pycolmap.FeatureMatchingOptions()
-    matching.use_gpu, matching.num_threads = False, job["threads"]
-    geometry = pycolmap.TwoViewGeometryOptions()
-    geometry.ransac.random_seed = 0  # by default another one every time
-    count = sum(len(group["names"]) for group in job["groups"])
-    chosen = count > job["all_pairs"]
-    pairs = likely_pairs(database, job["partners"]) if chosen else []
-    print(f"pairs {len(pairs) or count * (count - 1) // 2}", flush=True)  # noqa: T201
-    if chosen:
-        pairing = pycolmap.ImportedPairingOptions()
-        pairing.match_list_path = folder / "pairs.txt"
-        pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
-        pycolmap.match_image_pairs(
-            database, matching, pairing, verification_options=geometry, device=cpu
-        )
-    else:
-        pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
-    best, against = mapped(job, database, folder), []
+    count = count_of(job)
+    pairs = likely_pairs(database, job["partners"]) if count > job["all_pairs"] else None
+    told = count * (count - 1) // 2 if pairs is None else len(pairs)
+    print(f"pairs {told}", flush=True)  # noqa: T201
+    match(job, database, pairs)
+    best, database = with_more_matches(mapped(job, database, folder), job, database, folder)
+    against: list[tuple[str, str]] = []
     if best is not None:
         best, database = in_order(best, job, database, folder)
         best, database = with_own_lenses(best, job, database, folder)
@@ -91,6 +80,57 @@ def main(folder: Path) -> None:
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def count_of(job: "dict[str, Any]") -> int:
+    """How many images there are."""
+    return sum(len(group["names"]) for group in job["groups"])
+
+
+def match(
+    job: "dict[str, Any]", database: Path, pairs: "list[Any] | None", *, again: bool = False
+) -> None:
+    """Match features of pairs of images, or of all, and verify them.
+
+    With `again` more are looked for along the epipolar lines that verified matches tell.
+    """
+    options = pycolmap.FeatureMatchingOptions()
+    options.use_gpu, options.num_threads, options.guided_matching = False, job["threads"], again
+    verifying: Any = {"verification_options": pycolmap.TwoViewGeometryOptions()}
+    verifying["verification_options"].ransac.random_seed = 0  # by default another one every time
+    verifying["device"] = pycolmap.Device.cpu
+    if pairs is None:
+        pycolmap.match_exhaustive(database, options, **verifying)
+        return
+    pairing = pycolmap.ImportedPairingOptions()
+    pairing.match_list_path = database.with_suffix(".txt")
+    pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
+    pycolmap.match_image_pairs(database, options, pairing, **verifying)
+
+
+def with_more_matches(
+    model: "pycolmap.Reconstruction | None", job: "dict[str, Any]", database: Path, folder: Path
+) -> "tuple[pycolmap.Reconstruction | None, Path]":
+    """The model found anew by more matches, if too few images were placed, and its database.
+
+    Of stretched patterns such as bark, features that are the same differ between photos, and their
+    others are hardly worse: few matches pass the test of ratios. Along epipolar lines there are
+    fewer others.
+    """
+    placed = 0 if model is None else model.num_reg_images()
+    if placed >= job["part"] * count_of(job):
+        return model, database
+    more = folder / "more.db"
+    shutil.copy(database, more)
+    with closing(pycolmap.Database.open(more)) as base:
+        names = {image.image_id: image.name for image in base.read_all_images()}
+        rows = zip(*base.read_two_view_geometry_num_inliers(), strict=True)
+        pairs = [pycolmap.pair_id_to_image_pair(pair) for pair, count in rows if count]
+        base.clear_two_view_geometries()
+    match(job, more, [(names[i], names[j]) for i, j in pairs], again=True)
+    found = mapped(job, more, folder, placed)
+    better = found is not None and found.num_reg_images() > placed
+    return (found, more) if better else (model, database)
 
 
 def mapped(
@@ -117,8 +157,7 @@ def mapped(
         for model in found.values():
             if best is None or model.num_reg_images() > best.num_reg_images():
                 best = model
-        count = sum(len(group["names"]) for group in job["groups"])
-        if best is not None and best.num_reg_images() >= job["part"] * count:
+        if best is not None and best.num_reg_images() >= job["part"] * count_of(job):
             break
     return best
 
@@ -135,7 +174,7 @@ def in_order(
     """
     best, source, placed = model, database, model.num_reg_images()
     least = len(contradicted(model, database))
-    few = job["part"] * sum(len(group["names"]) for group in job["groups"])
+    few = job["part"] * count_of(job)
     for confirmed in (False, True):
         chosen = folder / f"order{int(confirmed)}.db"
         if (not least and placed >= few) or not leave_out(database, chosen, confirmed=confirmed):
@@ -572,10 +611,12 @@ def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[st
         if not image.has_pose or image.num_points3D < POINTS:
             continue
         pose, lens = image.cam_from_world(), image.camera
+        places = [model.points3D[p.point3D_id].xyz for p in image.points2D if p.has_point3D()]
         images.append({
             "name": image.name, "R": pose.rotation.matrix().tolist(),
             "t": pose.translation.tolist(), "model": lens.model.name,
             "params": lens.params.tolist(), "size": [lens.width, lens.height],
+            "depth": float(np.median((pose * np.array(places))[:, 2])),
         })  # fmt: skip
     return {"images": images, "error": model.compute_mean_reprojection_error()}
 

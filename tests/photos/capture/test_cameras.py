@@ -135,6 +135,27 @@ def test_photos_that_cannot_be_placed(tmp_path):
         find_cameras(tmp_path)
 
 
+@pytest.mark.rotating(5, group="photos")
+@needs_pycolmap
+def test_matches_are_looked_for_again_where_too_few_photos_are_placed(folder, tmp_path):
+    """Here all four photos are too few, so that there is a second search, along epipolar lines."""
+    import pycolmap
+
+    photos, groups, _, _ = module._prepare(
+        folder[0], list_photos(folder[0])[:4], tmp_path, 9, lambda now: None
+    )
+    job = {"groups": groups, "model": "SIMPLE_RADIAL", "masks": False, "all_pairs": 9, "threads": 1,
+           "first_pairs": module._FIRST_PAIRS[:1], "part": 2, "places": {}}  # fmt: skip
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    module._run(tmp_path, len(photos), lambda now: None)
+    assert len(json.loads((tmp_path / "result.json").read_text())["images"]) == 4
+    counts: list[int] = []
+    for name in ("features", "more"):
+        with closing(pycolmap.Database.open(tmp_path / f"{name}.db")) as base:
+            counts.append(sum(base.read_two_view_geometry_num_inliers()[1]))
+    assert counts[1] > 1.1 * counts[0] > 100
+
+
 def test_a_process_that_fails_is_one_line(folder, monkeypatch):
     root, _ = folder
     monkeypatch.setattr(module, "find_spec", lambda name: True)
@@ -301,10 +322,25 @@ def check_world(level):
     images = []
     for i in range(4):
         rotation = np.stack([axes[i][0][i], axes[i][1][i], ahead[i]])
-        images.append({"R": rotation.tolist(), "t": (-rotation @ eyes[i]).tolist()})
+        shift = (-rotation @ eyes[i]).tolist()
+        images.append({"R": rotation.tolist(), "t": shift, "depth": 3.0})
     turn, centre, _ = _world(images, [0, 1, 2, 3])
     np.testing.assert_allclose(turn[1], [0, 1, 0], atol=0.02)  # the mean leans by 0.3
     np.testing.assert_allclose(centre, 0, atol=0.05)
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.02])
+def test_a_world_is_about_what_photos_see_where_axes_do_not_meet(apart):
+    """Along a front, 5 m before it, looking straight at it or a degree apart from each other."""
+    images = []
+    for x in np.linspace(-4, 4, 9):
+        c, s = np.cos(apart * x / 4), np.sin(apart * x / 4)
+        turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])  # x right, y down, z ahead
+        shift = (-turn @ [x, 0, 0]).tolist()
+        images.append({"R": turn.tolist(), "t": shift, "depth": 5.0})
+    _, centre, scale = _world(images, [0] * 9)
+    np.testing.assert_allclose(centre, [0, 0, 5], atol=1.0)
+    assert scale == pytest.approx(3 / 5.4, rel=0.2)
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -652,7 +688,7 @@ def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
         R = np.stack([right, np.cross(ahead, right), ahead])
         images.append({"name": f"40x30/{k:05d}.png", "R": (R @ turn.T).tolist(),
                        "t": (-scale * R @ place).tolist(), "params": [50.0, 20, 15, 0],
-                       "size": [40, 30]})  # fmt: skip
+                       "size": [40, 30], "depth": 1.0})  # fmt: skip
     result = {"images": images, "error": 0.5}
     monkeypatch.setattr(
         module, "_run", lambda work, *_: (work / "result.json").write_text(json.dumps(result))
