@@ -69,7 +69,8 @@ def main(folder: Path) -> None:
     told = count * (count - 1) // 2 if pairs is None else len(pairs)
     print(f"pairs {told}", flush=True)  # noqa: T201
     match(job, database, pairs)
-    best, database = with_more_matches(mapped(job, database, folder), job, database, folder)
+    best, chosen = with_more_matches(mapped(job, database, folder), job, database, folder)
+    again, database = chosen != database, chosen
     against: list[tuple[str, str]] = []
     if best is not None:
         best, database = in_order(best, job, database, folder)
@@ -78,7 +79,8 @@ def main(folder: Path) -> None:
         against = contradicted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
-    result |= {"turned": turned_share(database), "apart": apart, "against": against}
+    result |= {"turned": turned_share(database), "apart": apart}
+    result |= {"against": against, "again": again}
     (folder / "result.json").write_text(json.dumps(result))
 
 

@@ -148,7 +148,9 @@ def test_matches_are_looked_for_again_where_too_few_photos_are_placed(folder, tm
            "first_pairs": module._FIRST_PAIRS[:1], "part": 2, "places": {}}  # fmt: skip
     (tmp_path / "job.json").write_text(json.dumps(job))
     module._run(tmp_path, len(photos), lambda now: None)
-    assert len(json.loads((tmp_path / "result.json").read_text())["images"]) == 4
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert len(result["images"]) == 4
+    assert not result["again"]  # as no more are placed
     counts: list[int] = []
     for name in ("features", "more"):
         with closing(pycolmap.Database.open(tmp_path / f"{name}.db")) as base:
@@ -670,7 +672,8 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert len(alone) == 3
     found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
-    text = _line(replace(found, against=(("b", "c"),)))
+    text = _line(replace(found, against=(("b", "c"),), again=True))
+    assert "; few features matched at first" in text
     assert "; 1 pairs next to each other match otherwise than they are placed" in text
 
 
