@@ -129,6 +129,8 @@ def with_more_matches(
         rows = zip(*base.read_two_view_geometry_num_inliers(), strict=True)
         pairs = [pycolmap.pair_id_to_image_pair(pair) for pair, count in rows if count]
         base.clear_two_view_geometries()
+    if not pairs:
+        return model, database
     match(job, more, [(names[i], names[j]) for i, j in pairs], again=True)
     found = mapped(job, more, folder, placed)
     better = found is not None and found.num_reg_images() > placed
