@@ -29,6 +29,8 @@ BETTER = 0.05
 # By how much more of the verified matches must agree with cameras that are better, and by how many
 # pixels these may be off; see `support`.
 MORE, WIDE = 0.01, 2.0
+# And by how many for each of the images, if each has a lens of its own.
+EACH = 15
 # How many photos must share each lens; how many points a photo must show that is placed.
 SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
@@ -283,8 +285,9 @@ def with_own_lenses(
     unknown = {name for group in job["groups"] if not group["focal"] for name in group["names"]}
     if all(len(group["names"]) == 1 for group in job["groups"]):
         return model, database
-    tried = with_lens_each(model)
-    least = (1 + MORE) * support(model, database)
+    tried, before = with_lens_each(model), support(model, database)
+    # Few matches agree better with many lenses by chance.
+    least = max((1 + MORE) * before, before + EACH * len(placed))
     if support(tried, database) < least and not unknown - placed:
         return model, database
     own = folder / "own.db"
