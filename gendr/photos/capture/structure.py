@@ -36,6 +36,9 @@ SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
 # agree, and how many that follow are its partners anyway.
 LARGEST, RATIO, NEXT = 400, 0.8, 3
+# The pairs for each photo whose matches are looked for again, at the most, which takes a second for
+# each; not where more than a part of them look as if the camera had been turned on the spot.
+AGAIN, TURNED = 5, 0.5
 # The fewest photos that are named as a group of their own.
 JOINED = 3
 # How far apart, in parts of their distance, two points lie that are not one; the fewest matches of
@@ -122,14 +125,15 @@ def with_more_matches(
     fewer others.
     """
     placed = 0 if model is None else model.num_reg_images()
-    if placed >= job["part"] * count_of(job):
+    if placed >= job["part"] * count_of(job) or turned_share(database) > TURNED:
         return model, database
     more = folder / "more.db"
     shutil.copy(database, more)
     with closing(pycolmap.Database.open(more)) as base:
         names = {image.image_id: image.name for image in base.read_all_images()}
         rows = zip(*base.read_two_view_geometry_num_inliers(), strict=True)
-        pairs = [pycolmap.pair_id_to_image_pair(pair) for pair, count in rows if count]
+        most = sorted(((count, pair) for pair, count in rows if count), reverse=True)
+        pairs = [pycolmap.pair_id_to_image_pair(pair) for _, pair in most[: AGAIN * len(names)]]
         base.clear_two_view_geometries()
     if not pairs:
         return model, database
