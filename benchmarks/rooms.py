@@ -475,6 +475,64 @@ def hills(dice: np.random.Generator) -> list[Solid]:
     return solids
 
 
+def street(dice: np.random.Generator) -> list[Solid]:
+    """A long front of four floors of equal windows, curtains in some of them, and a pavement."""
+    solids = [
+        box(0, -0.2, 4, 13, 0.2, 6, color=(0.4, 0.38, 0.35), contrast=0.7, tiles=60),
+        *(box(2.75 * k, 0, -1, 1.375, 11, 0.5, color=SAND, contrast=0.3) for k in range(-4, 5)),
+    ]
+    for k in range(40):
+        x, y = 2.0 * (k % 10) - 9, 0.9 + 2.7 * (k // 10)
+        solids += [
+            box(x, y, -0.48, 0.55, 1.5, 0.03, color=(0.1, 0.11, 0.14), contrast=0.8),
+            box(x, y - 0.12, -0.4, 0.7, 0.12, 0.15, color=WHITE, contrast=0.4),
+            box(x, y + 1.5, -0.42, 0.7, 0.15, 0.12, color=WHITE, contrast=0.4),
+            box(x, y, -0.45, 0.03, 1.5, 0.03, color=WHITE, contrast=0.3),
+        ]
+        if dice.random() < 0.6:
+            side = float(dice.choice([-0.4, 0.4]))
+            solids.append(box(x + side, y, -0.44, 0.15, 1.5, 0.02, color=some_color(dice)))
+    for _ in range(14):
+        solids.append(
+            box(dice.uniform(-10, 10), 0, dice.uniform(0.2, 2.5), dice.uniform(0.15, 0.6),
+                dice.uniform(0.3, 1.4), 0.3, color=some_color(dice), turn=dice.uniform(0, 40),
+                contrast=0.8)
+        )  # fmt: skip
+    return solids
+
+
+def hollow(dice: np.random.Generator) -> list[Solid]:
+    """A hollow tree of pieces of bark, open to one side, leaves, and a wood around."""
+    solids = [box(4 * (k % 7) - 12, -0.1, 4 * (k // 7) - 12, 2, 0.1, 2, color=(0.3, 0.26, 0.15),
+                  contrast=1.0) for k in range(49)]  # fmt: skip
+    for k in range(3, 24):
+        turn = 2 * math.pi * k / 26
+        y, top, aside = 0.0, 2.6 + 0.4 * math.sin(5 * turn), dice.uniform(-15, 15)
+        while y < top:
+            tall = min(dice.uniform(0.2, 0.32), top - y)
+            far = 0.75 + 0.1 * math.sin(3 * turn) + dice.normal(0, 0.012)
+            solids.append(
+                box(far * math.sin(turn), y, far * math.cos(turn), 0.13, tall, 0.08, contrast=1.0,
+                    color=(0.33, 0.24, 0.16), turn=math.degrees(turn) + aside + dice.normal(0, 3))
+            )  # fmt: skip
+            y += tall
+    for k in range(1000):
+        turn, leaf = dice.uniform(0, 2 * math.pi), k % 2
+        far, y = dice.uniform(0.6, 2.6) if leaf else dice.uniform(0.9, 5), dice.uniform(2.3, 4.4)
+        color = (dice.uniform(0.1, 0.25), dice.uniform(0.25, 0.5), 0.08)
+        if not leaf:
+            color = tuple(np.array([0.3, 0.24, 0.16]) * dice.uniform(0.4, 1.6))
+        half = dice.uniform(0.02, 0.1, 3)
+        solids.append(
+            Solid((far * math.sin(turn), y if leaf else half[1], far * math.cos(turn)), tuple(half),
+                  color=color, turn=dice.uniform(0, 90), contrast=0.6)
+        )  # fmt: skip
+    for k in range(14):
+        turn = 2 * math.pi * k / 14
+        solids += tree(dice, 9 * math.sin(turn), 9 * math.cos(turn), dice.uniform(4, 7), 3)
+    return solids
+
+
 def ring(start: float, stop: float, far: float, heights: tuple[float, ...], look: Array,
          count: int) -> tuple[Array, Array]:  # fmt: skip
     """Places of cameras and what they look at, both [count, 3]; angles from z towards x."""
@@ -502,6 +560,21 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
         looks = eyes * [1, 0, 1] + np.stack([np.where(row % 2, -0.5, 0.5), 0 * k, 0 * k], 1)
         more = ring(0, 360 * (1 - 1 / aside), 38, (30.0,), np.zeros(3), aside)
         return np.concatenate([eyes, more[0]]), np.concatenate([looks, more[1]])
+    if name == "grid":  # lanes 45 m above, straight down
+        k = np.arange(count)
+        row, step = k // 6, k % 6
+        step = np.where(row % 2, 5 - step, step)
+        eyes = np.stack([10 * step - 25, 0 * k + 45, 24 - 48 * row / max(row.max(), 1)], 1)
+        eyes = eyes + np.random.default_rng(5).normal(0, 0.5, eyes.shape)
+        return eyes, eyes * [1, 0, 1] - [0, 0, 0.01]
+    if name == "street":  # along it, looking across
+        dice = np.random.default_rng(4)
+        eyes = np.stack([np.linspace(-9, 9, count), np.full(count, 1.6), np.full(count, 7.2)], 1)
+        eyes += dice.normal(0, 0.08, eyes.shape)
+        return eyes, eyes * [1, 0, 0] + [0, 3.2, -1] + dice.normal(0, [0.3, 0.1, 0], eyes.shape)
+    if name == "hollow":
+        eyes, looks = ring(-150, 150, 3.0, (1.3, 1.6, 1.8), np.array([0.0, 1.6, 0.0]), count)
+        return eyes * (1 + 0.15 * np.sin(2 * np.arange(count)))[:, None] ** [1, 0, 1], looks
     if name == "corridor":
         k = np.arange(count)
         eyes = np.stack([0.15 * np.sin(1.9 * k), 1.5 + 0.05 * np.sin(2.7 * k),
@@ -527,7 +600,7 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
 SCENES = {
     "room": room, "front": front, "heap": heap, "white": white, "village": village,
     "corridor": corridor, "table": desk, "park": park, "pond": pond,
-    "hills": hills, "shop": shop,
+    "hills": hills, "shop": shop, "street": street, "grid": village, "hollow": hollow,
 }  # fmt: skip
 # Of each scene lamps (place, half of the side) or else a sky with a sun.
 LAMPS = {
@@ -536,7 +609,7 @@ LAMPS = {
     "corridor": [((0.0, 2.55, z), 0.4) for z in (0, -4, -8, -12, -16)],
 }  # fmt: skip
 CLOUDY = ("hills", "park", "pond", "shop")  # skies
-FLOWN = ("village", "hills")  # by drones: photos have GPS, if cameras are found
+FLOWN = ("village", "hills", "grid")  # by drones: photos have GPS, if cameras are found
 # How far from the middle of a scene what is measured may be, in metres, of the truth and of meshes:
 # of hills up to the horizon 3 % of the area of a mesh is where photos are to show something.
 NEAR = {"hills": 60.0, "park": 12.0, "pond": 14.0, "shop": 14.0}

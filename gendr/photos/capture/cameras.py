@@ -57,6 +57,7 @@ _FIRST_PAIRS = ((16.0, 0.95), (4.0, 1.0))
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
+_SEEN = 0.1  # how much what each photo sees counts there, beside its optical axis
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 # The share of pixels below the brightest, and what these are, of 255, in a dark photo.
 _BRIGHT, _DARK = 0.99, 128
@@ -92,6 +93,8 @@ class FoundCameras:
             are too few or contradict the cameras.
         fixes: photos that were placed and have a fix.
         apart: groups of `left_out` that match each other, but none of the photos that were placed.
+        against: pairs of photos next to each other that match otherwise than they are placed.
+        again: whether so few were placed at first that matches were looked for again.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -103,6 +106,8 @@ class FoundCameras:
     gps: Placement | None = None
     fixes: int = 0
     apart: tuple[tuple[str, ...], ...] = ()
+    against: tuple[tuple[str, ...], ...] = ()
+    again: bool = False
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
@@ -267,7 +272,9 @@ def find_cameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
         tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
         sum(fixes[i] is not None for i in order),
-        tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get("apart", ())),
+        *(tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get(key, ()))
+          for key in ("apart", "against")),
+        again=result.get("again", False),
     )  # fmt: skip
 
 
@@ -508,16 +515,18 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     """A rotation, an origin and a factor that take points to a world made for people.
 
     Args:
-        images: poses of the photos as they are stored.
+        images: poses of the photos as they are stored, with the median depth of their points.
         quarters: turns to the right that make each upright.
     """
     turns = np.array([image["R"] for image in images])
     eyes = -np.einsum("bji,bj->bi", turns, np.array([image["t"] for image in images]))
     ahead = turns[:, 2]
     across = np.eye(3) - ahead[:, :, None] * ahead[:, None]
-    # The point that is nearest to all optical axes; a little of the mean keeps it finite.
-    system = across.sum(0) + 1e-6 * np.eye(3)
-    centre = np.linalg.solve(system, (across @ eyes[..., None]).sum(0)[:, 0] + 1e-6 * eyes.mean(0))
+    # The point that is nearest to all optical axes, and a little to what is seen along each: axes
+    # of a drone that looks down, or of photos along a front, meet nowhere, or far behind it.
+    seen = eyes + ahead * np.array([[image["depth"]] for image in images])
+    system = across.sum(0) + _SEEN * len(images) * np.eye(3)
+    centre = np.linalg.solve(system, ((across @ eyes[..., None])[..., 0] + _SEEN * seen).sum(0))
     up = upwards(turns, quarters)
     # What is above it, too, in place of what is ahead of one that looks down.
     above: Matrix = turns[0].T @ SIDES[quarters[0]]

@@ -17,6 +17,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,21 @@ BETTER = 0.05
 # By how much more of the verified matches must agree with cameras that are better, and by how many
 # pixels these may be off; see `support`.
 MORE, WIDE = 0.01, 2.0
+# And by how many for each of the images, if each has a lens of its own.
+EACH = 15
 # How many photos must share each lens; how many points a photo must show that is placed.
 SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
 # agree, and how many that follow are its partners anyway.
 LARGEST, RATIO, NEXT = 400, 0.8, 3
+# The pairs for each photo whose matches are looked for again, at the most, which takes a second for
+# each; not where more than a part of them look as if the camera had been turned on the spot.
+AGAIN, TURNED = 5, 0.5
 # The fewest photos that are named as a group of their own.
 JOINED = 3
+# How far apart, in parts of their distance, two points lie that are not one; the fewest matches of
+# a pair that tell; and the part of the images that a model without such pairs must place.
+APART, KNOWN, KEPT = 0.05, 15, 0.9
 
 
 def main(folder: Path) -> None:
@@ -60,31 +69,78 @@ def main(folder: Path) -> None:
             database, images, names, single, reader, extraction_options=extraction, device=cpu
         )
     print("match 0", flush=True)  # noqa: T201
-    matching = pycolmap.FeatureMatchingOptions()
-    matching.use_gpu, matching.num_threads = False, job["threads"]
-    geometry = pycolmap.TwoViewGeometryOptions()
-    geometry.ransac.random_seed = 0  # by default another one every time
-    count = sum(len(group["names"]) for group in job["groups"])
-    chosen = count > job["all_pairs"]
-    pairs = likely_pairs(database, job["partners"]) if chosen else []
-    print(f"pairs {len(pairs) or count * (count - 1) // 2}", flush=True)  # noqa: T201
-    if chosen:
-        pairing = pycolmap.ImportedPairingOptions()
-        pairing.match_list_path = folder / "pairs.txt"
-        pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
-        pycolmap.match_image_pairs(
-            database, matching, pairing, verification_options=geometry, device=cpu
-        )
-    else:
-        pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
-    best = mapped(job, database, folder)
+    count = count_of(job)
+    pairs = likely_pairs(database, job["partners"]) if count > job["all_pairs"] else None
+    told = count * (count - 1) // 2 if pairs is None else len(pairs)
+    print(f"pairs {told}", flush=True)  # noqa: T201
+    match(job, database, pairs)
+    best, chosen = with_more_matches(mapped(job, database, folder), job, database, folder)
+    again, database = chosen != database, chosen
+    against: list[tuple[str, str]] = []
     if best is not None:
+        best, database = in_order(best, job, database, folder)
         best, database = with_own_lenses(best, job, database, folder)
         best = with_better_lens(guided(best, job["places"], database, folder))
+        against = contradicted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart}
+    result |= {"against": against, "again": again}
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def count_of(job: "dict[str, Any]") -> int:
+    """How many images there are."""
+    return sum(len(group["names"]) for group in job["groups"])
+
+
+def match(
+    job: "dict[str, Any]", database: Path, pairs: "list[Any] | None", *, again: bool = False
+) -> None:
+    """Match features of pairs of images, or of all, and verify them.
+
+    With `again` more are looked for along the epipolar lines that verified matches tell.
+    """
+    options = pycolmap.FeatureMatchingOptions()
+    options.use_gpu, options.num_threads, options.guided_matching = False, job["threads"], again
+    verifying: Any = {"verification_options": pycolmap.TwoViewGeometryOptions()}
+    verifying["verification_options"].ransac.random_seed = 0  # by default another one every time
+    verifying["device"] = pycolmap.Device.cpu
+    if pairs is None:
+        pycolmap.match_exhaustive(database, options, **verifying)
+        return
+    pairing = pycolmap.ImportedPairingOptions()
+    pairing.match_list_path = database.with_suffix(".txt")
+    pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
+    pycolmap.match_image_pairs(database, options, pairing, **verifying)
+
+
+def with_more_matches(
+    model: "pycolmap.Reconstruction | None", job: "dict[str, Any]", database: Path, folder: Path
+) -> "tuple[pycolmap.Reconstruction | None, Path]":
+    """The model found anew by more matches, if too few images were placed, and its database.
+
+    Of stretched patterns such as bark, features that are the same differ between photos, and their
+    others are hardly worse: few matches pass the test of ratios. Along epipolar lines there are
+    fewer others.
+    """
+    placed = 0 if model is None else model.num_reg_images()
+    if placed >= job["part"] * count_of(job) or turned_share(database) > TURNED:
+        return model, database
+    more = folder / "more.db"
+    shutil.copy(database, more)
+    with closing(pycolmap.Database.open(more)) as base:
+        names = {image.image_id: image.name for image in base.read_all_images()}
+        rows = zip(*base.read_two_view_geometry_num_inliers(), strict=True)
+        most = sorted(((count, pair) for pair, count in rows if count), reverse=True)
+        pairs = [pycolmap.pair_id_to_image_pair(pair) for _, pair in most[: AGAIN * len(names)]]
+        base.clear_two_view_geometries()
+    if not pairs:
+        return model, database
+    match(job, more, [(names[i], names[j]) for i, j in pairs], again=True)
+    found = mapped(job, more, folder, placed)
+    better = found is not None and found.num_reg_images() > placed
+    return (found, more) if better else (model, database)
 
 
 def mapped(
@@ -111,10 +167,111 @@ def mapped(
         for model in found.values():
             if best is None or model.num_reg_images() > best.num_reg_images():
                 best = model
-        count = sum(len(group["names"]) for group in job["groups"])
-        if best is not None and best.num_reg_images() >= job["part"] * count:
+        if best is not None and best.num_reg_images() >= job["part"] * count_of(job):
             break
     return best
+
+
+def in_order(
+    model: "pycolmap.Reconstruction", job: "dict[str, Any]", database: Path, folder: Path
+) -> "tuple[pycolmap.Reconstruction, Path]":
+    """The model found anew where it contradicts photos that follow each other, and its database.
+
+    Where equal things stand in a row, such as windows, a photo a step farther is matched as if it
+    showed what the first shows, in more of its features than the right ones, and cameras of a long
+    front come to stand before a part of it. Photos that follow each other are the most alike, so
+    pairs that contradict these are left out; if that is not enough, all that they do not confirm.
+    """
+    best, source, placed = model, database, model.num_reg_images()
+    least = len(contradicted(model, database))
+    few = job["part"] * count_of(job)
+    for confirmed in (False, True):
+        chosen = folder / f"order{int(confirmed)}.db"
+        if (not least and placed >= few) or not leave_out(database, chosen, confirmed=confirmed):
+            continue
+        found = mapped(job, chosen, folder, placed)
+        if found is None:
+            continue
+        count, own = found.num_reg_images(), len(contradicted(found, chosen))
+        if own <= least and (count > placed or (own < least and count >= KEPT * placed)):
+            best, source, least, placed = found, chosen, own, count
+    return best, source
+
+
+def contradicted(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str, str]]":
+    """Names of images next to each other that the model contradicts: of most matches it knows.
+
+    It knows a match of which a feature shows a point, and agrees if the other shows one near it.
+    """
+    found: list[tuple[str, str]] = []
+    shown = {i: image for i, image in model.images.items() if image.has_pose}
+    for i, j, matches, steps in matched(database):
+        if steps != 1 or not {i, j} <= shown.keys():
+            continue
+        agree: list[bool] = []
+        for a, b in matches.tolist():
+            both = shown[i].points2D[a], shown[j].points2D[b]
+            places = [model.points3D[p.point3D_id].xyz for p in both if p.has_point3D()]
+            if places:
+                far = APART * np.linalg.norm(places[0] - shown[i].projection_center())
+                agree.append(len(places) == 2 and bool(np.linalg.norm(places[0] - places[1]) < far))
+        if len(agree) >= KNOWN and 2 * sum(agree) < len(agree):
+            found.append((shown[i].name, shown[j].name))
+    return found
+
+
+def matched(database: Path) -> "list[tuple[int, int, np.ndarray, int]]":
+    """Of each pair of images their numbers, matches, and how many steps apart they are in order."""
+    with closing(pycolmap.Database.open(database)) as base:
+        images = sorted(base.read_all_images(), key=lambda image: Path(image.name).stem)
+        place = {image.image_id: k for k, image in enumerate(images)}
+        pairs, geometries = base.read_two_view_geometries()
+    both = [pycolmap.pair_id_to_image_pair(pair) for pair in pairs]
+    return [
+        (i, j, found.inlier_matches, abs(place[i] - place[j]))
+        for (i, j), found in zip(both, geometries, strict=True)
+    ]
+
+
+def leave_out(database: Path, target: Path, *, confirmed: bool) -> int:
+    """Copy a database without the pairs that contradict those of images nearer in order.
+
+    Matches of pairs are joined to tracks, of neighbours first. A match contradicts these if both of
+    its features are in tracks of their own that some image shows in two places.
+
+    Source: Zach, Irschara & Bischof, What Can Missing Correspondences Tell Us about 3D Structure
+    and Motion?, CVPR 2008, whose triplets of images are tracks here.
+
+    Args:
+        database: with the matches.
+        target: the copy.
+        confirmed: whether pairs go, too, none of whose matches is a part of tracks before it.
+
+    Returns: how many pairs these are.
+    """
+    shutil.copy(database, target)
+    tracks: dict[tuple[int, int], dict[int, int]] = {}  # of a feature, those of images; shared
+    gone: list[tuple[int, int]] = []
+    for i, j, rows, steps in sorted(matched(database), key=itemgetter(3)):
+        matches = rows.tolist()
+        both = [
+            (tracks.setdefault((i, a), {i: a}), tracks.setdefault((j, b), {j: b}))
+            for a, b in matches
+        ]
+        same = sum(one is other for one, other in both)
+        clash = sum(one is not other and not one.keys().isdisjoint(other) for one, other in both)
+        if clash > same or (confirmed and not same and steps > 1):
+            gone.append((i, j))
+            continue
+        for a, b in matches:
+            one, other = tracks[i, a], tracks[j, b]
+            if one.keys().isdisjoint(other):
+                one |= other
+                tracks |= dict.fromkeys(other.items(), one)
+    with closing(pycolmap.Database.open(target)) as base:
+        for i, j in gone:
+            base.delete_two_view_geometry(i, j)
+    return len(gone)
 
 
 def with_own_lenses(
@@ -132,8 +289,9 @@ def with_own_lenses(
     unknown = {name for group in job["groups"] if not group["focal"] for name in group["names"]}
     if all(len(group["names"]) == 1 for group in job["groups"]):
         return model, database
-    tried = with_lens_each(model)
-    least = (1 + MORE) * support(model, database)
+    tried, before = with_lens_each(model), support(model, database)
+    # Few matches agree better with many lenses by chance.
+    least = max((1 + MORE) * before, before + EACH * len(placed))
     if support(tried, database) < least and not unknown - placed:
         return model, database
     own = folder / "own.db"
@@ -156,6 +314,8 @@ def with_own_lenses(
             base.update_image(image)
     found = mapped(job, own, folder, len(placed))
     if found is None or found.num_reg_images() < len(placed):
+        return model, database
+    if len(contradicted(found, own)) > len(contradicted(model, database)):
         return model, database
     return (found, own) if support(found, own) > least else (model, database)
 
@@ -462,10 +622,12 @@ def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[st
         if not image.has_pose or image.num_points3D < POINTS:
             continue
         pose, lens = image.cam_from_world(), image.camera
+        places = [model.points3D[p.point3D_id].xyz for p in image.points2D if p.has_point3D()]
         images.append({
             "name": image.name, "R": pose.rotation.matrix().tolist(),
             "t": pose.translation.tolist(), "model": lens.model.name,
             "params": lens.params.tolist(), "size": [lens.width, lens.height],
+            "depth": float(np.median((pose * np.array(places))[:, 2])),
         })  # fmt: skip
     return {"images": images, "error": model.compute_mean_reprojection_error()}
 
