@@ -867,7 +867,7 @@ def suffered(work: Path, kind: str) -> dict[str, Any]:
         status = cli.main([*words, "--image-size", "240"])
     told = [text.strip() for text in re.split(r"[\r\n]", said.getvalue())]
     notes = [
-        text.removeprefix("gendr: ").replace(str(photos), "photos")
+        text.removeprefix("gendr: ").replace(f"{photos.parent}/", "")
         for text in told if text.startswith("gendr: ") and "compiling" not in text
     ]  # fmt: skip
     row: dict[str, Any] = {
