@@ -967,8 +967,9 @@ def main() -> None:
     if args.what == "harms":
         file = RESULTS.with_name("harms.json")
         rows = {row["harm"]: row for row in json.loads(file.read_text())}
+        about = measured_on()  # before what is written here
         for kind in args.harms:
-            rows[kind] = suffered(work, kind) | measured_on()
+            rows[kind] = suffered(work, kind) | about
             print(json.dumps(rows[kind]), flush=True)
             if args.docs:
                 chosen = [rows[kind] for kind in HARMS if kind in rows]
