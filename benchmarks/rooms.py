@@ -940,7 +940,7 @@ def suffered(work: Path, kind: str) -> dict[str, Any]:
         status = cli.main([*words, "--image-size", "240"])
     told = [text.strip() for text in re.split(r"[\r\n]", said.getvalue())]
     notes = [
-        text.removeprefix("gendr: ").replace(str(photos), "photos")
+        text.removeprefix("gendr: ").replace(f"{photos.parent}/", "")
         for text in told if text.startswith("gendr: ") and "compiling" not in text
     ]  # fmt: skip
     row: dict[str, Any] = {
@@ -1040,8 +1040,9 @@ def main() -> None:
     if args.what == "harms":
         file = RESULTS.with_name("harms.json")
         rows = {row["harm"]: row for row in json.loads(file.read_text())}
+        about = measured_on()  # before what is written here
         for kind in args.harms:
-            rows[kind] = suffered(work, kind) | measured_on()
+            rows[kind] = suffered(work, kind) | about
             print(json.dumps(rows[kind]), flush=True)
             if args.docs:
                 chosen = [rows[kind] for kind in HARMS if kind in rows]

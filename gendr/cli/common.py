@@ -87,24 +87,27 @@ class Sources:
         what: the stage makes, for a message.
         files: that it reads; they are known by their names, sizes and times.
         options: and all else.
+
+    Attributes:
+        digest: of all these.
     """
 
     def __init__(self, out: Path, what: str, files: Iterable[Path], *options: object) -> None:
         there = (path for path in files if path.is_file())  # else the stage says what is missing
         stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in there]
         self._file, self._what = out / SOURCES, what
-        self._now = sha256(repr((stats, options)).encode()).hexdigest()
+        self.digest = sha256(repr((stats, options)).encode()).hexdigest()
 
     def unchanged(self) -> bool:
         """Whether they are those that were kept, or of none anything is known; else a line."""
-        found = self._kept().get(self._what, self._now) == self._now
+        found = self._kept().get(self._what, self.digest) == self.digest
         if not found:
             say("gendr", f"what {self._what} were made from has changed: they are made anew")
         return found
 
     def keep(self) -> None:
         """Keep them once the stage is done."""
-        write_whole(self._file, as_json({**self._kept(), self._what: self._now}))
+        write_whole(self._file, as_json({**self._kept(), self._what: self.digest}))
 
     def _kept(self) -> dict[str, Any]:
         with suppress(OSError, ValueError):

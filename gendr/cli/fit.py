@@ -157,6 +157,11 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
+    asked = photos.digest(args)
+    if args.resume and photos.is_finished(out, asked):
+        if not args.quiet:
+            sys.stdout.write(f"{out}: finished already, by the same photos and options\n")
+        return 0
     args = with_cameras(args, args.target, out)
     clock.lap("find cameras")
     why: NoBackdropError | None = None
@@ -172,7 +177,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     if args.scene or why is not None:
         from gendr.cli import scene  # with much that a fit to masks does without
 
-        return scene.run(args, why)
+        return scene.run(args, asked, why)
     _refuse_for_object(args)
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)

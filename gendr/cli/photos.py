@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gendr._common.files import write_all
 from gendr.cli.command_line import say
-from gendr.cli.common import as_json, changed, model_file
+from gendr.cli.common import Sources, as_json, changed, model_file
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages
@@ -58,6 +58,27 @@ def write_results(out: Path, files: Mapping[Path, bytes]) -> None:
     own = kind in ("mesh", "images", "scene")
     for name in RESULTS - {path.name for path in files} if own else ():
         (out / name).unlink(missing_ok=True)
+
+
+def digest(args: Fit) -> str:
+    """What tells a command from others: its options, and all files of its photos."""
+    out, path = Path(args.output).resolve(), Path(args.target).resolve()
+    deep = "*", "*/*", "sparse/0/*"
+    inside = sorted(x for form in deep for x in path.glob(form)) if path.is_dir() else [path]
+    named = [Path(name) for name in (args.cameras, args.init) if name is not None]
+    files = [file for file in inside if out not in file.parents] + named
+    plain = replace(args, target=str(path), output="", quiet=False, resume=False, view=False)
+    return Sources(out, "", files, plain).digest
+
+
+def is_finished(out: Path, asked: str) -> bool:
+    """Whether a folder holds all results of the scene that is asked for."""
+    try:
+        found = json.loads((out / METRICS).read_bytes())
+        same = (found["kind"], found["asked"]) == ("scene", asked)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+    return same and all((out / name).is_file() for name in (TEXTURED, "points.ply", "sheet.png"))
 
 
 def given_options(args: Fit, *names: str) -> list[str]:

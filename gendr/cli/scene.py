@@ -61,15 +61,16 @@ _MIRRORS = {
 SHOWN, TILE, LINE = 4, 480, 20  # and the height of a line above them
 
 
-def run(args: Fit, why: NoBackdropError | None = None) -> int:
+def run(args: Fit, asked: str, why: NoBackdropError | None = None) -> int:
     """Make the mesh of a scene and return the exit status.
 
     Args:
         args: of the command.
+        asked: the digest of what was asked for.
         why: no object is fitted, if nobody asked for the scene.
     """
     try:
-        return _run(args, why is not None)
+        return _run(args, asked, why is not None)
     except ValueError as error:
         with suppress(OSError):  # which holds something
             (Path(args.output) / FOLDER).rmdir()
@@ -78,7 +79,7 @@ def run(args: Fit, why: NoBackdropError | None = None) -> int:
         raise ValueError(f"{why}. No scene either: {error}") from None
 
 
-def _run(args: Fit, by_itself: bool) -> int:
+def _run(args: Fit, asked: str, by_itself: bool) -> int:
     begin = time.perf_counter()
     out, path = Path(args.output), model_file(args.target)
     _refuse(args)
@@ -91,7 +92,7 @@ def _run(args: Fit, by_itself: bool) -> int:
     given = read_box(args.box) if args.box else None
     session = Session("scene", None, quiet=args.quiet, at_once=True)
     seconds: dict[str, float] = {}
-    if args.resume and not has_begun(out, FOLDER):
+    if args.resume and not has_begun(out, FOLDER, METRICS):
         raise ValueError(
             f"--resume: nothing in {out} to go on with; leave --resume out to start anew"
         )
@@ -148,7 +149,7 @@ def _run(args: Fit, by_itself: bool) -> int:
         seconds["total"] = round(time.perf_counter() - begin, 2)
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
         metrics: dict[str, Any] = {
-            "finished": True, "kind": "scene", "target": str(args.target),
+            "finished": True, "kind": "scene", "asked": asked, "target": str(args.target),
             "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
             "box": None if box is None else (np.array(box) + scene.origin).tolist(),

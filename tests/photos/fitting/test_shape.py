@@ -343,6 +343,8 @@ def test_a_camera_inside_the_object(distance):
     assert "1 of 4 masks fill their whole image (the first is 3)" in str(caught[0].message)
     with pytest.raises(ValueError, match=r"4 of 4 masks fill their whole image .* inverted"):
         fit(torch.ones_like(masks), camera, **SMALL)
+    with pytest.raises(ValueError, match="borders of all images, as if they were inverted"):
+        fit(1 - masks[:3], camera[:3], **SMALL)
 
 
 def ring_views(size=48, count=24):

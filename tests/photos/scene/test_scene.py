@@ -400,6 +400,12 @@ def test_the_command(room, tmp_path, capsys):
     assert len(mesh.faces) == metrics["faces"] <= 2500
     assert mesh.texture is not None
     assert not (out / "depth_maps").exists()
+    kept = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert cli.main([*words, "--texture-size", "256", "--resume"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == kept
+    assert cli.main([*words, "--colors", "none", "--resume"]) == 0  # another one
+    assert gendr.Mesh.load(out / "fit.glb").texture is None
     assert cli.main([*words, "--object"]) == 2
     said = capsys.readouterr().err
     assert "no mask" in said

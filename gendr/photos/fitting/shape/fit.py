@@ -22,6 +22,9 @@ from gendr.photos.meshing.hull import visual_hull
 
 __all__ = ["fit"]
 
+# A mask fills the border of its image if it is more of it than this.
+_BORDER = 0.9
+
 
 @on_given_devices
 def fit(
@@ -60,16 +63,16 @@ def fit(
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes, values or settings are wrong, all masks are empty, all masks fill
-            their image, masks contradict each other, so that their hull is empty, a camera is
-            inside the starting sphere, `init` has more than 250,000 faces and is not remeshed, or
-            `resume` belongs to another fit.
+            their image, or (unless `init` is a mesh) its border, masks contradict each other, so
+            that their hull is empty, a camera is inside the starting sphere, `init` has more than
+            250,000 faces and is not remeshed, or `resume` belongs to another fit.
 
     Warns:
         UserWarning: If some masks fill their image, as if the camera were inside the object.
     """
     settings = changed(settings or FitSettings(), "setting of a fit", changes)
     check_views("target_masks", target_masks, "[B, H, W]", camera)
-    _check_outlines(target_masks)
+    _check_outlines(target_masks, inside=isinstance(init, Mesh))
     if isinstance(init, str):
         check_choice("init", init, ("sphere", "hull"))
     with torch.no_grad():
@@ -82,14 +85,25 @@ def fit(
     return job.run(callback, resume)
 
 
-def _check_outlines(masks: Tensor) -> None:
-    """Warn of masks [B, H, W] that fill their image, which show no outline; raise if all do."""
+def _check_outlines(masks: Tensor, *, inside: bool) -> None:
+    """Warn of masks [B, H, W] that fill their image, which show no outline; raise if all do.
+
+    Raises, too, if all fill the border of their image, unless they may see a mesh from its
+    `inside`: an object would be cut on all sides, as the background never is.
+    """
+    sides = masks[:, [0, -1]], masks[:, :, [0, -1]]
+    border = torch.cat([(side > 0.5).flatten(1) for side in sides], 1).double().mean(1)
     filled = (masks > 0.5).flatten(1).all(1)
     count = int(filled.sum())
     what = f"{count} of {len(masks)} masks fill their whole image (the first is {{}}), so they show"
     what = what.format(int(filled.int().argmax())) + " no outline"
     if count == len(masks):
         raise ValueError(f"{what}; is the camera inside the object, or are the masks inverted?")
+    if bool((border > _BORDER).all()) and not inside:
+        raise ValueError(
+            "the masks fill the borders of all images, as if they were inverted; the object is "
+            "white (1 or opaque), and all else black (0 or transparent)"
+        )
     if count:
         warnings.warn(
             f"{what}; if the camera is inside the object, leave such views out", stacklevel=3
