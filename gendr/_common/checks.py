@@ -148,7 +148,11 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
         TypeError: if it is sparse, nested, or has no values.
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
-    check_tensor(name, tensor)
+    return check_values(name, check_tensor(name, tensor))
+
+
+def check_values(name: str, tensor: Tensor) -> Tensor:
+    """`check_finite` of a tensor that is known to be dense, with values."""
     if is_traced():
         return tensor
     values = tensor.detach()

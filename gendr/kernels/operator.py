@@ -106,13 +106,19 @@ class Operator:
             inputs: tensors that may get gradients, the first of which decides the dtype; numbers
                 in place of 0-dim ones; None where one is optional.
         """
-        traced = getattr(kernels, "traced", None)
-        if kernels is None or (traced is None and self.reference is not None and is_traced()):
+        traced, watched = getattr(kernels, "traced", None), is_traced()
+        if kernels is None or (watched and traced is None and self.reference is not None):
             return cast("Any", self.reference)(spec, *inputs)
         if traced is not None and not all(is_plain(x) for x in inputs if isinstance(x, Tensor)):
             return traced(spec, *inputs)
-        results = _Applied.apply(self, kernels, spec, *inputs)
-        return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
+        # Where no transform of `torch.func` is at work, what `Function.apply` does beside calling
+        # `_apply` is to take off what one that is over has left.
+        if watched:
+            results: Any = _Applied.apply((self, kernels, spec), *inputs)
+        else:
+            bare = [_bare(x) if isinstance(x, Tensor) else x for x in inputs]
+            results = _apply((self, kernels, spec), *bare)
+        return results[0] if len(results) == 1 else results
 
     def differentiable_backward(
         self,
@@ -168,9 +174,11 @@ def _in_place_of(values: Sequence[Any], grads: Iterable[Tensor | None]) -> list[
     for value, grad in zip(values, grads, strict=True):
         if grad is None or not isinstance(value, Tensor):
             grad = None
-        elif grad.shape != value.shape and value.ndim == 0:
+        elif grad.shape == value.shape:
+            grad = grad if grad.dtype is value.dtype else grad.to(value.dtype)
+        elif value.ndim == 0:
             grad = finite(grad.sum().to(value.dtype))
-        elif grad.shape != value.shape or grad.dtype != value.dtype:
+        else:
             grad = grad.reshape(value.shape).to(value.dtype)
         found.append(grad)
     return found
@@ -179,8 +187,9 @@ def _in_place_of(values: Sequence[Any], grads: Iterable[Tensor | None]) -> list[
 class _Applied(torch.autograd.Function):
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, operator: Operator, kernels: Kernels, spec: Any, *inputs: Input
+        ctx: Any, call: tuple[Operator, Kernels, Any], *inputs: Input
     ) -> Tensors:
+        operator, kernels, spec = call
         save = True in ctx.needs_input_grad
         wide = getattr(kernels, "wide", False)
         results, saved = kernels.forward(spec, *_plain(inputs, wide), save=save)
@@ -195,7 +204,7 @@ class _Applied(torch.autograd.Function):
             for place, value in enumerate(tensors):
                 (others if isinstance(value, Tensor) else tensors)[place] = None
             ctx.save_for_backward(*tensors)
-            ctx.call = operator, kernels, spec, len(inputs), others
+            ctx.call = *call, len(inputs), others
         return results
 
     @staticmethod
@@ -203,7 +212,7 @@ class _Applied(torch.autograd.Function):
         refuse_batched(grads)
         operator, kernels, spec, count, others = ctx.call
         if {*map(type, grads)} == {type(None)}:
-            return (None,) * (3 + count)
+            return (None,) * (1 + count)
         values = [*others]
         for place, value in enumerate(ctx.saved_tensors):
             if value is not None:
@@ -211,18 +220,22 @@ class _Applied(torch.autograd.Function):
         inputs, saved = tuple(values[:count]), tuple(values[count:])
         graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
         if graded and operator.reference is not None:
-            return None, None, None, *operator.differentiable_backward(spec, inputs, grads, saved)
+            return None, *operator.differentiable_backward(spec, inputs, grads, saved)
         wide = getattr(kernels, "wide", False)
         strided = getattr(kernels, "strided", False)
         gradients = kernels.backward(
             spec, tuple(_plain(inputs, wide)), saved, tuple(_plain(grads, wide, strided)),
-            ctx.needs_input_grad[3:],
+            ctx.needs_input_grad[1:],
         )  # fmt: skip
         results = _in_place_of(inputs, gradients)
         if graded:
             sources = [x for x in (*grads, *inputs) if isinstance(x, Tensor)]
             results = [None if x is None else _Once.apply(kernels, x, *sources) for x in results]
-        return None, None, None, *results
+        return None, *results
+
+
+_apply: Any = super(torch.autograd.Function, _Applied).apply  # pyright: ignore[reportAttributeAccessIssue]
+_bare = torch._C._functorch.unwrap_if_dead  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Once(torch.autograd.Function):

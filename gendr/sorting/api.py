@@ -192,7 +192,7 @@ def soft_sort(
     if payload is not None:
         _with_permutation(chosen, "a payload")
     found = _sorted(chosen, x, payload, mask, (dim, descending, hard, standardize), check)
-    return found.values if payload is None else found
+    return Sorted.values.found(found) if payload is None else found
 
 
 @worded()
@@ -233,7 +233,8 @@ def soft_rank(
         TypeError, ValueError: as `soft_sort`.
     """
     chosen = get(method, **options)
-    return _sorted(chosen, x, None, mask, (dim, descending, hard, standardize), check).ranks
+    found = _sorted(chosen, x, None, mask, (dim, descending, hard, standardize), check)
+    return Sorted.ranks.found(found)  # read once, and so not kept
 
 
 @worded()

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import (
+    FLOATS,
     check_count,
-    check_finite,
     check_memory,
     check_shape,
     check_tensor,
+    check_values,
     shape_text,
 )
 from gendr._common.ranges import finite
@@ -249,19 +250,17 @@ def check_keys(
             another shape.
     """
     x = check_tensor("x", x, meta=True)
-    if x.is_complex():
-        raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
+    if x.dtype not in FLOATS:
+        if x.is_complex():
+            raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
+        x = x.float() if x.dtype in HALVES else x.to(torch.get_default_dtype())
     if x.ndim == 0:
         raise ValueError("x must have shape [..., n], got a single number, []")
     moved = along(x, dim) is not x
-    if not x.is_floating_point():
-        x = x.to(torch.get_default_dtype())
-    elif x.dtype in HALVES:
-        x = x.float()
     known = None if mask is None else check_mask(mask, x)
     if check and not x.is_meta:
         try:
-            check_finite("x", x if known is None else present(x, known))
+            check_values("x", x if known is None else present(x, known))
         except ValueError as error:
             if bool((x == -torch.inf).any()):  # what many write for an absent value
                 error.args = (f"{error}; for -inf as absent give mask=x != -torch.inf",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias, final
@@ -16,10 +17,10 @@ from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
-from gendr.kernels.operator import Kernels
+from gendr.kernels.operator import Kernels, Operator
 from gendr.sorting.backends.choice import choose
 from gendr.sorting.backends.comparators import Comparators, power_of
-from gendr.sorting.backends.reference import CARRY, GATES
+from gendr.sorting.backends.reference import CARRY, GATES, NETWORK
 from gendr.sorting.base import PermutationSort, check_matrices, expanded, of_rows, stacked
 from gendr.sorting.networks import Network, network
 from gendr.sorting.permutahedron import isotonic
@@ -77,14 +78,21 @@ class Walk(NamedTuple):
 
 def walk(x: Tensor, comparators: Comparators, steepness: Number, backend: str) -> Walk:
     """Send keys x [B, n] through the relaxed comparators of a network."""
+    walked, kernels = _through(GATES, x, comparators, steepness, backend)
+    return Walk(comparators.network, kernels.get(CARRY.name), *walked)
+
+
+def _through(
+    operator: Operator, x: Tensor, comparators: Comparators, steepness: Number, backend: str
+) -> tuple[Any, Mapping[str, Kernels]]:
+    """What `GATES` or `NETWORK` gives of keys x [B, n], and the kernels of the backend."""
     # `torch.compile` traces the definitions, which its own compiler makes fast.
     chosen = None if is_traced() else choose(backend, x)
     kernels = {} if chosen is None else chosen.KERNELS
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
-    by_gates = kernels.get(GATES.name) if kernels and comparators.kernel else None
-    walked = GATES(by_gates, comparators, x, steepness)
-    return Walk(comparators.network, kernels.get(CARRY.name), *walked)
+    own = kernels.get(operator.name) if kernels and comparators.kernel else None
+    return operator(own, comparators, x, steepness), kernels
 
 
 @dataclass(frozen=True)
@@ -138,9 +146,10 @@ class NetworkSort(PermutationSort):
         if is_traced():  # which keeps nothing
             return Comparators(self.network_of(n), self.distribution)
         known: dict[int, Comparators] = vars(self).setdefault("_comparators", {})
-        if n not in known:
-            known[n] = Comparators(self.network_of(n), self.distribution)
-        return known[n]
+        found = known.get(n)
+        if found is None:
+            found = known[n] = Comparators(self.network_of(n), self.distribution)
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is found again: networks are large."""
@@ -153,10 +162,10 @@ class NetworkSort(PermutationSort):
 
     def values(self, x: Tensor) -> Tensor:
         """P @ x, without P."""
-        keyed = self._keyed(x)
-        found = self._walk(x, keyed).values
+        rows, comparators, steepness, factor = self._rows(x)
+        found, _ = _through(NETWORK, rows, comparators, steepness, self.backend)
         found = found if x.ndim == 2 else found.reshape(x.shape)  # slower than a short sort
-        return found / keyed[2] if isinstance(keyed[2], Tensor) else found
+        return found / factor if isinstance(factor, Tensor) else found
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], without P."""
@@ -222,11 +231,16 @@ class NetworkSort(PermutationSort):
         positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
         return self.weighed(x, positions[:, None])[..., 0]
 
-    def _walk(self, x: Tensor, keyed: _Keyed | None = None) -> Walk:
-        keys, steepness, _ = self._keyed(x) if keyed is None else keyed
+    def _walk(self, x: Tensor) -> Walk:
+        rows, comparators, steepness, _ = self._rows(x)
+        return walk(rows, comparators, steepness, self.backend)
+
+    def _rows(self, x: Tensor) -> tuple[Tensor, Comparators, Number, Tensor | float]:
+        """Keys [B, n], their comparators, and the rest of `_keyed`."""
+        keys, steepness, factor = self._keyed(x)
         if x.ndim != 2:  # a view takes longer than a short sort
             keys = keys.flatten(0, -2) if x.ndim > 1 else keys[None]
-        return walk(keys, self.comparators_of(x.shape[-1]), steepness, self.backend)
+        return keys, self.comparators_of(x.shape[-1]), steepness, factor
 
     def _keyed(self, x: Tensor) -> _Keyed:
         if not isinstance(self.steepness, Tensor):

@@ -393,6 +393,7 @@ _EXAMPLES = {
     "primitives.texture": _lookups,
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
+    "sorting.network": _comparators,
     "sorting.isotonic": _isotonic,
     "sorting.losses": _list_losses,
     "sorting.places": _places,

@@ -6,7 +6,7 @@ kernels, second derivatives by the reference backend.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -45,22 +45,24 @@ _SHARED = 450_000
 
 
 def gates_forward(
-    comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
+    comparators: Comparators, x: Tensor, steepness: Number, *, save: bool, alone: bool = False
 ) -> tuple[Tensors, Arrays]:
-    """Values, keep and swap; the differences and the swaps are saved, group by group."""
+    """Values, keep and swap, or values `alone`; differences and swaps are saved by groups."""
     network, (name, power) = comparators.network, comparators.kernel  # pyright: ignore[reportGeneralTypeIssues]  # it has one
     gates, address, group = _gates_of(name, "tails")
     # NumPy makes, and cuts, small arrays in a third of the time that PyTorch takes.
     keys = x.numpy()
-    (batch, _), size, dtype = keys.shape, network.size, keys.dtype
+    batch, size, dtype = len(keys), network.size, keys.dtype
     groups = -(-batch // group)
-    values, (keep, swap) = np.empty_like(keys), np.empty((2, batch, size), dtype)
+    values, keep = np.empty_like(keys), np.empty((0 if alone else batch, size), dtype)
+    swap = keep if alone else np.empty_like(keep)
     saved = np.empty((2, groups if save else 0, size * group), dtype)
     run(
         gates, groups, network.pairs, network.offsets, keys, address, power, float(steepness),
         values, keep, swap, *saved, pieces=2, alone=_GATE * batch * size <= _SHARED,
     )  # fmt: skip
-    return (from_numpy(values), from_numpy(keep), from_numpy(swap)), (saved,)
+    others = () if alone else (from_numpy(keep), from_numpy(swap))
+    return (from_numpy(values), *others), (saved,)
 
 
 def gates_backward(
@@ -70,10 +72,10 @@ def gates_backward(
     """Gradients of x and, for every group, of the steepness."""
     (x, steepness), (differences, swaps) = inputs, saved[0]
     network, (name, power) = comparators.network, comparators.kernel  # pyright: ignore[reportGeneralTypeIssues]  # it has one
-    gates_back, address, group = _gates_of(name, "density")
-    of_values, of_keep, _ = grads
-    none = np.empty((0, 0), differences.dtype)
-    of_x, parts = np.empty(x.shape, differences.dtype), np.empty(-(-x.shape[0] // group))
+    gates_back, address, _ = _gates_of(name, "density")
+    of_values, of_keep = (*grads, None)[:2]
+    none = differences[:0]
+    of_x, parts = np.empty(x.shape, differences.dtype), np.empty(len(differences))
     run(
         gates_back, len(parts), network.pairs, differences, swaps, address, power,
         float(steepness), none if of_values is None else of_values.numpy(),
@@ -94,6 +96,7 @@ def _gates_of(dist: str, kind: Literal["tails", "density"]) -> tuple[Any, int, i
 
 
 Gates = KernelPair(gates_forward, gates_backward)
+Alone = KernelPair(partial(gates_forward, alone=True), gates_backward)
 
 
 def carry_forward(
@@ -145,6 +148,7 @@ Carry = KernelPair(carry_forward, carry_backward)
 
 KERNELS = {
     "sorting.gates": Gates,
+    "sorting.network": Alone,
     "sorting.carry": Carry,
     "sorting.rows": KernelPair(rows.rows_forward, rows.rows_backward),
     "sorting.losses": KernelPair(list_losses.forward, list_losses.backward),

@@ -263,8 +263,8 @@ def gates(
     """Fill in values [B, n], keep and swap [B, C] for the groups start .. stop - 1 of x [B, n].
 
     `address` is the address of the cdf of the distribution. `differences` and `swaps` [groups, C *
-    GROUP] get what the backward pass needs, unless they are empty. Differences of keys that
-    overflow the dtype of x count as its largest number.
+    GROUP] get what the backward pass needs, unless they are empty; keep and swap may be so too.
+    Differences of keys that overflow the dtype of x count as its largest number.
     """
     n, limit = x.shape[1], np.float64(np.finfo(x.dtype).max)
     xs, buffers = np.empty(n * GROUP), np.empty((4, RUN * GROUP))
@@ -288,8 +288,9 @@ def gates(
                 for c in range(first, last):
                     k = (c - first) * GROUP
                     _mix_each(rows, pairs[c, 0] * GROUP, pairs[c, 1] * GROUP, a, s, k)
-                _store_group(cdf, group * GROUP, first, last, keep)
-                _store_group(sf, group * GROUP, first, last, swap)
+                if len(keep) > 0:
+                    _store_group(cdf, group * GROUP, first, last, keep)
+                    _store_group(sf, group * GROUP, first, last, swap)
                 if len(differences) > 0:
                     for k in range(count):
                         differences[group, first * GROUP + k] = ds[k]

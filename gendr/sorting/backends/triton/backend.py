@@ -11,7 +11,7 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -80,9 +80,9 @@ def supports(tensor: Tensor) -> bool:
 
 
 def gates_forward(
-    comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
+    comparators: Comparators, x: Tensor, steepness: Number, *, save: bool, alone: bool = False
 ) -> tuple[Tensors, Tensors]:
-    """Values, keep and swap; both gates and the differences are saved."""
+    """Values, keep and swap, or values `alone`; both gates and the differences are saved."""
     from gendr.distributions import triton as distributions
     from gendr.sorting.backends.triton import kernels
 
@@ -99,7 +99,8 @@ def gates_forward(
         CDF=distributions.function(name_of(comparators.dist), "tails"), PLAIN=power == 1.0,
         SAVE=save, **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
-    return (values, keep, swap), (keep, swap, differences) if save else ()
+    results = (values,) if alone else (values, keep, swap)
+    return results, (keep, swap, differences) if save else ()
 
 
 def gates_backward(
@@ -110,7 +111,7 @@ def gates_backward(
     from gendr.distributions import triton as distributions
     from gendr.sorting.backends.triton import kernels
 
-    (x, steepness), (grad_values, grad_keep, _) = inputs, grads
+    (x, steepness), (grad_values, grad_keep) = inputs, (*grads, None)[:2]
     network, power = comparators.network, power_of(comparators.dist)
     batch, n = x.shape
     keep, swap, differences = saved
@@ -130,6 +131,7 @@ def gates_backward(
 
 
 Gates = KernelPair(gates_forward, gates_backward, backend="triton")
+Alone = KernelPair(partial(gates_forward, alone=True), gates_backward, backend="triton")
 
 
 def carry_forward(
@@ -189,6 +191,7 @@ Carry = KernelPair(carry_forward, carry_backward, backend="triton")
 
 KERNELS = {
     "sorting.gates": Gates,
+    "sorting.network": Alone,
     "sorting.carry": Carry,
     "sorting.ranks": Ranks,
     "sorting.values": Values,
