@@ -51,7 +51,7 @@ def _of_library(name: str) -> Callable[[Lanes], Lanes]:
     return function
 
 
-fabs, _sqrt = _of_library("fabs"), _of_library("sqrt")
+fabs, floor, _sqrt = map(_of_library, ("fabs", "floor", "sqrt"))
 
 
 def sqrt(x: Any) -> Any:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 # In the backward pass, the most numbers (64 MB) that are kept at a time of gradients for textures.
 CAPACITY = 8_000_000
+# In float32: the most texels that a face may stretch over, as places in a texture have some digits
+# of that; the highest power of a highlight; and lengths whose squares are far from its range.
+_STRETCHED, _SHARPEST, _FARTHEST = 2048, 256.0, 1e12
 # No inverse of a sum of weights is larger: gradients of coverages are multiplied by it, and a sum
 # of coverages that are almost 0 has none.
 HIGHEST = 2.0**1000
@@ -69,10 +72,10 @@ def softmax(
     )
     task, attributes = _Task(faces, scene.size, coverage, look), torch.cat(columns, -1)
     scalars = coverage.scale, coverage.dist.total_shift(), coverage.dist.shape_parameter, rate
-    if texture is None and gloss is None and _is_single(task, attributes, scalars):
+    texels = None if texture is None else texture.texels
+    kernels = KernelPair(_forward, _backward, wide=True)
+    if _is_single(task, attributes, scalars) and look.is_single(attributes, lights, texels):
         kernels = KernelPair(_single_forward, _single_backward)
-        return _SOFTMAX(kernels, task, faces.corners, attributes, *scalars)
-    kernels, texels = KernelPair(_forward, _backward, wide=True), texture and texture.texels
     return _SOFTMAX(kernels, task, faces.corners, attributes, *scalars, lights, texels)
 
 
@@ -91,6 +94,28 @@ class _Look:
     lighting: Lighting | None
     orthographic: bool
     backdrop: float
+
+    def is_single(self, attributes: Tensor, lights: Tensor | None, texels: Tensor | None) -> bool:
+        """Whether float32 has the digits for it, and its kernels the gradients that are wanted."""
+        from gendr.rendering.backends.cpu import softmax_kernels as kernels
+
+        given = attributes.detach()
+        if self.place is not None:
+            assert texels is not None
+            uvs = given[:, kernels.UV : kernels.NORMAL].reshape(-1, 3, 2)
+            span = float((uvs.amax(1) - uvs.amin(1)).amax())
+            if not span * float(self.place[:, 1:].max()) <= _STRETCHED or len(texels) > 2**29:
+                return False
+        if self.lighting is None:
+            return True
+        assert lights is not None
+        if lights.requires_grad or self.lighting.shininess > _SHARPEST:
+            return False
+        if self.lighting.specular == 0:
+            return True
+        return (
+            max(float(x.abs().amax()) for x in (given[:, kernels.POSITION :], lights)) < _FARTHEST
+        )
 
     def surface(self) -> np.ndarray:
         """The array `surface` of the kernels."""
@@ -172,9 +197,22 @@ def _is_single(task: _Task, attributes: Tensor, scalars: tuple[Any, ...]) -> boo
     return math.log(cutoff) - spread >= _FAINTEST
 
 
+def _paint_of(
+    task: _Task, lights: Tensor | None, texels: Tensor | None, dtype: Any
+) -> tuple[np.ndarray, ...]:
+    """What kernels take of the looks of faces: surface, lights, texels and textures."""
+    images, place = task.faces.images, task.look.place
+    return (
+        task.look.surface(),
+        np.zeros((images, 6), dtype) if lights is None else lights.numpy(),
+        np.zeros(0, dtype) if texels is None else texels.numpy().reshape(-1),
+        np.zeros((images, 3), np.int64) if place is None else np.ascontiguousarray(place),
+    )
+
+
 def _single_forward(
     task: _Task, corners: Tensor, attributes: Tensor, scale: Tensor, shift: Number, shape: Any,
-    rate: Tensor, *, save: bool,
+    rate: Tensor, lights: Tensor | None, texels: Tensor | None, *, save: bool,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Any, ...]]:  # fmt: skip
     """As `_forward`, by tiles."""
     from gendr.rendering.backends.cpu import kernels, tile_kernels
@@ -191,23 +229,25 @@ def _single_forward(
     depths = np.array(
         [number_of(rate), float(attributes[:, colours.DEPTH : colours.COLOUR].min()), look.backdrop]
     )
+    paint = _paint_of(task, lights, texels, np.float32)
     out = kept.new_empty(pixels, 3), kept.new_empty(pixels)
     run(
         colours.softmax_tiles, rows, tables.corners, tables.offsets, tables.boxes, tables.images,
         (size.height, size.width), tuple(formulas_of(coverage, Max(), slopes=False, single=True)),
-        attributes.numpy(), depths, kept.numpy(), out[0].view(-1).numpy(), out[1].numpy(),
+        attributes.numpy(), depths, paint, kept.numpy(), out[0].view(-1).numpy(), out[1].numpy(),
     )  # fmt: skip
-    return out, (kept, out[1], tables, depths)
+    return out, (kept, out[1], tables, depths, paint)
 
 
 def _single_backward(
     task: _Task, inputs: tuple[Any, ...], saved: tuple[Any, ...],
     grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Gradients of corners and attributes."""
+    """Gradients of corners, attributes and texels."""
+    from gendr.rendering.backends.cpu import tile_look_kernels as looks
     from gendr.rendering.backends.cpu import tile_softmax_kernels as colours
 
-    (faces, size, coverage, _), (kept, shares, tables, depths) = task, saved
+    (faces, size, coverage, _), (kept, shares, tables, depths, paint) = task, saved
     attributes, extent = inputs[1], (size.height, size.width)
     grad, of_shares = grads
     grad = shares.new_zeros(len(shares), 3) if grad is None else grad
@@ -219,13 +259,61 @@ def _single_backward(
         of_shares.numpy(), kept.numpy(), shares.detach().numpy(), extent, read.numpy(),
     )  # fmt: skip
     out = [memory.empty(x.shape, torch.float32).zero_() for x in (inputs[0], attributes)]
-    run(
-        colours.softmax_faces, len(attributes), tables.corners, tables.offsets,
-        tables.image_of_face, tables.boxes, tables.images, extent,
-        tuple(formulas_of(coverage, Max(), single=True)), attributes.numpy(), depths, read.numpy(),
-        out[0].numpy(), out[1].numpy(),
-    )  # fmt: skip
-    return [*(narrowed(x, x.dtype) for x in out), None, None, None, None]
+    formulas, count = tuple(formulas_of(coverage, Max(), single=True)), len(attributes)
+    texels, textures, plan = None, paint[3], None
+    if wanted[7]:
+        plan = np.zeros(count, np.int64), np.zeros((count, 4), np.int64)
+        run(
+            looks.plan_looks, count, tables.boxes, tables.image_of_face, attributes.numpy(),
+            textures, *plan,
+        )  # fmt: skip
+        texels = memory.empty(inputs[7].shape, torch.float64).zero_()
+    for first, last, (room, *where) in _rounds(count, plan):
+        asked = room, room.view(np.float32), *where
+
+        def kernel(start: int, stop: int, first: int = first, asked: Any = asked) -> None:
+            colours.softmax_faces(
+                tables.corners, tables.offsets, tables.image_of_face, tables.boxes, tables.images,
+                extent, formulas, attributes.numpy(), depths, paint, read.numpy(), out[0].numpy(),
+                out[1].numpy(), asked, first + start, first + stop,
+            )  # fmt: skip
+
+        run(kernel, last - first)
+        if texels is not None:
+            run(
+                looks.scatter_looks, len(texels), asked, room.view(np.int32), last,
+                tables.image_of_face, textures, texels.numpy(), pieces=1,
+            )  # fmt: skip
+    found = [narrowed(x, torch.float32) for x in out]
+    return [*found, *[None] * 5, None if texels is None else narrowed(texels, torch.float32)]
+
+
+def _rounds(
+    count: int, plan: tuple[np.ndarray, np.ndarray] | None
+) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+    """Runs of faces and, if textures get gradients, memory for these gradients.
+
+    Args:
+        count: how many faces there are.
+        plan: how many numbers each of them needs, and the patches; None without gradients.
+    """
+    if plan is None:
+        none = np.zeros(0, np.int64)
+        if count:
+            yield 0, count, (np.zeros(0), none, none, np.zeros((0, 4), np.int64), 0)
+        return
+    needed, patches = plan
+    ends = np.cumsum(needed)
+    first, room = 0, None
+    while first < count:
+        before = ends[first] - needed[first]
+        last = max(int(np.searchsorted(ends, before + CAPACITY, "right")), first + 1)
+        slots = ends[first:last] - needed[first:last] - before
+        most = max(int(ends[last - 1] - before), 1)
+        if room is None or len(room) < most:
+            room = memory.empty((max(most, min(int(ends[-1]), CAPACITY)),), torch.float64).numpy()
+        yield first, last, (room, slots, np.zeros_like(slots), patches, first)
+        first = last
 
 
 @dataclass(frozen=True)
@@ -251,15 +339,9 @@ class _Call:
         corners, attributes, scale, shift, _, rate, lights, texels = inputs
         columns = {kernels.SCALE: scale.numpy(), kernels.SHIFT: number_of(shift)}
         tables = tables_of(faces, corners, size, image_table(coverage.radius(), columns))
-        place = look.place
-        if place is None:
-            place = np.zeros((faces.images, 3), np.int64)
         paint = (
             attributes.numpy(),
-            look.surface(),
-            np.zeros((faces.images, 0)) if lights is None else lights.numpy(),
-            np.zeros(0) if texels is None else texels.numpy().reshape(-1),
-            np.ascontiguousarray(place),
+            *_paint_of(task, lights, texels, np.float64),
             np.array([number_of(rate), look.backdrop]),
         )
         return _Call(task, tables, paint)
@@ -287,8 +369,13 @@ class _Call:
             np.zeros((count if per_image else 0, kernels.GRAD_COLUMNS)),
         )
         scalars = np.zeros((count if with_scalars else 0, alpha_kernels.GRAD_COLUMNS))
-        texels = np.zeros((3, len(self.paint[3]) // 3)) if wanted[7] else None
-        for first, last, asked in self._rounds(texels is not None):
+        texels, plan = None, None
+        if wanted[7]:
+            texels = np.zeros((3, len(self.paint[3]) // 3))
+            plan = np.zeros(count, np.int64), np.zeros((count, kernels.PATCH_COLUMNS), np.int64)
+            run(kernels.plan_texels, count, arrays, self.paint[0], self.paint[4], *plan)
+        for first, last, asked in _rounds(count, plan):
+            asked[0].fill(0)  # patches
 
             def kernel(start: int, stop: int, first: int = first, asked: Any = asked) -> None:
                 kernels.softmax_faces(
@@ -314,29 +401,3 @@ class _Call:
             seen[:, : kernels.LIGHT_COLUMNS] if seen is not None and wanted[6] else None,
             None if texels is None else torch.from_numpy(np.ascontiguousarray(texels.T)),
         ]
-
-    def _rounds(self, with_texels: bool) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
-        """Runs of faces and, if textures get gradients, memory for these gradients."""
-        from gendr.rendering.backends.cpu import softmax_kernels as kernels
-
-        tables, count = self.tables, len(self.tables.corners)
-        patches = np.zeros((count if with_texels else 0, kernels.PATCH_COLUMNS), np.int64)
-        if not with_texels:
-            none = np.zeros(0, np.int64)
-            if count:
-                yield 0, count, (np.zeros(0), none, none, patches, 0)
-            return
-        needed = np.zeros(count, np.int64)
-        run(
-            kernels.plan_texels, count, tuple(tables), self.paint[0], self.paint[4], needed,
-            patches,
-        )  # fmt: skip
-        ends = np.cumsum(needed)
-        first = 0
-        while first < count:
-            before = ends[first] - needed[first]
-            last = max(int(np.searchsorted(ends, before + CAPACITY, "right")), first + 1)
-            slots = ends[first:last] - needed[first:last] - before
-            memory = np.zeros(max(int(ends[last - 1] - before), 1))
-            yield first, last, (memory, slots, np.zeros_like(slots), patches, first)
-            first = last

@@ -1,8 +1,10 @@
-"""Softmax colours in float32, by tiles: for triangles with colours at their corners.
+"""Softmax colours in float32, by tiles.
 
-The walk, the coverage and the gradients of distances are those of silhouettes (`tile_kernels`). The
-exponents of the softmax count from the nearest depth of the scene, so that they have all digits of
-the differences of depths, and nothing overflows.
+The walk, the coverage and the gradients of distances are those of silhouettes (`tile_kernels`).
+Faces whose looks are the colours of their corners are done in registers; textures and light that
+changes over a face are those of `tile_look_kernels`. The exponents of the softmax count from the
+nearest depth of the scene, so that they have all digits of the differences of depths, and nothing
+overflows.
 
 Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
 """
@@ -16,17 +18,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
 
 from gendr.kernels.numba.calls import call_cdf, call_cdf_and_pdf, pointer, row, shifted
 from gendr.kernels.numba.compilation import inner, kernel
-from gendr.kernels.numba.singles import exp, of_lanes
-from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, where
-from gendr.rendering.backends import formulas as texts
+from gendr.kernels.numba.singles import exp
+from gendr.kernels.numba.vectors import SINGLES, Place, lanewise, where
 from gendr.rendering.backends.cpu.kernels import RADIUS
 from gendr.rendering.backends.cpu.records import Formulas
-from gendr.rendering.backends.cpu.softmax_kernels import COLOUR, DEPTH, W, has_area
+from gendr.rendering.backends.cpu.softmax_kernels import (
+    COLOUR,
+    DEPTH,
+    SMOOTH,
+    TEXTURED,
+    W,
+    has_area,
+)
 from gendr.rendering.backends.cpu.tile_kernels import (
     ACROSS,
     ARGUMENT,
@@ -35,7 +41,6 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     DOWN,
     FACE,
     GRAD,
-    INWARD,
     LENGTH,
     PARTS,
     PDF,
@@ -43,94 +48,85 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     SF,
     SIDE,
     STRIDE,
+    TILES,
     WEIGHT,
     arguments,
-    four_sums,
-    loaded,
     move_three,
     new_block,
     next_tiles,
     per_pixel,
     rows_of,
-    shuffled,
-    store,
     through,
     through_squared,
 )
-
-# Of a pixel: red, green and blue, and the sum of weights, of which the backward pass gets the
-# inverse, and the gradients of these colours and of all shares (see `softmax_kernels`).
-CHANNELS, READ = 4, 5
-ATTRIBUTES = 15
-# Numbers of a face: 1 / w of its corners; one over its heights above the opposite edges; exponents;
-# colours; and a third if it has no area.
-_INVERSE_W, _HEIGHTS, _EXPONENTS, _COLOURS, _THIRD = 0, 3, 6, 9, 18
-_NUMBERS = 19
-# Sums of gradients of a face: of colours, exponents, 1 / w, and of barycentric coordinates times
-# each of these.
-_OF_COLOURS, _OF_EXPONENTS, _OF_W, _OF_PLACES = 0, 9, 12, 15
-_SUMS = 24
-
-_corner_weights = of_lanes(texts.corner_weights)
-_corner_weights_backward = of_lanes(texts.corner_weights_backward)
-_FLOATS, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(64)
+from gendr.rendering.backends.cpu.tile_look_kernels import (
+    ALL_SUMS,
+    CHANNELS,
+    COLOURS,
+    EXPONENTS,
+    HEIGHTS,
+    INVERSE_W,
+    LOOK_TILES,
+    NUMBERS,
+    OF_COLOURS,
+    OF_EXPONENTS,
+    OF_PLACES,
+    OF_W,
+    READ,
+    SUMS,
+    THIRD,
+    add_dressed,
+    add_rows,
+    ask,
+    begin_asking,
+    corner_weights,
+    corner_weights_backward,
+    dress,
+    dressed_backward,
+    inverses,
+    mixed,
+    move_look,
+    new_looks,
+    places,
+    put_look,
+    summed,
+)
 
 
 @inner()
-def _numbers(corners, attributes, f, frame, half, rate, nearest, out):
+def _numbers(corners, own, f, frame, half, rate, nearest, out):
     """Fill in the numbers of a face, from its frame and attributes."""
     area, at = frame[DISC + 4], shifted(corners, 6 * f)
     solid = has_area(area / (half * half), at[0], at[1], at[2], at[3], at[4], at[5])
-    own = shifted(attributes, ATTRIBUTES * f)
     for k in range(3):
         w, edge = own[W + k], frame[LENGTH + 4 + (k + 1) % 3]
-        out[_INVERSE_W + k] = np.float32(1.0) / w if w > 0.0 else np.float32(1.0)
-        out[_HEIGHTS + k] = np.float32(edge / area) if solid else np.float32(0.0)
+        out[INVERSE_W + k] = np.float32(1.0) / w if w > 0.0 else np.float32(1.0)
+        out[HEIGHTS + k] = np.float32(edge / area) if solid else np.float32(0.0)
         exponent = (nearest - own[DEPTH + k]) * rate
-        out[_EXPONENTS + k] = np.float32(exponent)
+        out[EXPONENTS + k] = np.float32(exponent)
         for c in range(3):
-            out[_COLOURS + 3 * k + c] = own[COLOUR + 3 * k + c]
-    out[_THIRD] = np.float32(0.0) if solid else np.float32(1.0 / 3.0)
-
-
-def _places(i, block, numbers):
-    """The barycentric coordinates of the pixels of a tile; corner k is opposite of edge k + 1."""
-    third = numbers.all(_THIRD)
-    return [
-        block[i + (INWARD + (k + 1) % 3 * STRIDE)] * numbers.all(_HEIGHTS + k) + third
-        for k in range(3)
-    ]
-
-
-def _inverses(numbers):
-    return [numbers.all(_INVERSE_W + k) for k in range(3)]
-
-
-def _mixed(weights, numbers, column, step=1):
-    return sum(
-        (weights[k] * numbers.all(column + k * step) for k in (1, 2)),
-        weights[0] * numbers.all(column),
-    )
+            out[COLOURS + 3 * k + c] = own[COLOUR + 3 * k + c]
+    out[THIRD] = np.float32(0.0) if solid else np.float32(1.0 / 3.0)
 
 
 @lanewise
 def _add(i, a, cutoff, numbers, block, pixel, width, plane, sums):
     """Add a fragment to the colours and weights of the pixels of a tile."""
-    weights = _corner_weights(*_places(i, block, numbers), *_inverses(numbers))[:3]
-    share = where(a[i] > cutoff, a[i] * exp(_mixed(weights, numbers, _EXPONENTS)), 0.0)
-    parts = [share * _mixed(weights, numbers, _COLOURS + c, 3) for c in range(3)]
-    for part in (*parts, share):
-        for k in range(SIDE):
-            row = shuffled(i.builder, part.value, part.value, range(SIDE * k, SIDE * k + SIDE))
-            place = pixel + width * k
-            store(sums, place, i.builder.fadd(loaded(sums, place, SIDE), row))
-        pixel = pixel + plane
+    weights = corner_weights(*places(i, block, numbers), *inverses(numbers))[:3]
+    share = where(a[i] > cutoff, a[i] * exp(mixed(weights, numbers, EXPONENTS)), 0.0)
+    parts = [share * mixed(weights, numbers, COLOURS + c, 3) for c in range(3)]
+    add_rows((*parts, share), pixel, width, plane, sums)
+
+
+@inner()
+def _is_dressed(surface):
+    return (surface[TEXTURED] != 0.0) | (surface[SMOOTH] != 0.0)
 
 
 @kernel()
 def softmax_tiles(
-    corners, offsets, boxes, images, size, formulas, attributes, depths, sums, colours, shares,
-    start, stop,
+    corners, offsets, boxes, images, size, formulas, attributes, depths, paint, sums, colours,
+    shares, start, stop,
 ):  # fmt: skip
     """Colours of the rows of tiles start .. stop - 1.
 
@@ -141,8 +137,9 @@ def softmax_tiles(
         images: see there.
         size: see there.
         formulas: see there.
-        attributes: float32 [T, 15], w, depth and colours of corners, see `softmax_kernels`.
+        attributes: float32 [T, <= 39], see `softmax_kernels`.
         depths: float64, the rate of the softmax, the nearest depth, and that of the background.
+        paint: surface, lights, texels and textures, see `softmax_kernels.softmax_faces`.
         sums: float32 [4, B H + 1, W] of whole tiles: colours, and one over the sum of weights.
         colours: float32 [B, H, W, 3], without the part of the background.
         shares: float32 [B, H, W], that of the background.
@@ -153,7 +150,10 @@ def softmax_tiles(
     height, width = size
     down = (height + SIDE - 1) // SIDE
     half, cutoff = 0.5 * min(height, width), np.float32(formulas.cutoff)
-    block, memory = new_block(), np.zeros(_NUMBERS, np.float32)
+    block, memory = new_block(), np.zeros(NUMBERS, np.float32)
+    surface, lights, texels, textures = paint
+    dressed, looks, numbers = _is_dressed(surface), new_looks(), pointer(memory)
+    parts = pointer(looks)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if formulas.reversed else cdf
@@ -178,13 +178,29 @@ def softmax_tiles(
             for p in range(cursor[PARTS]):
                 if starts[p] == starts[p + 1]:
                     continue
+                attribute = row(attributes, faces[p])
                 _numbers(
-                    pointer(corners), pointer(attributes), faces[p], row(block[5], p), half,
-                    depths[0], depths[1], pointer(memory),
+                    pointer(corners), attribute, faces[p], row(block[5], p), half, depths[0],
+                    depths[1], numbers,
                 )  # fmt: skip
+                if dressed:
+                    place = row(textures, b)
+                    across = put_look(attribute, surface, row(lights, b), place, numbers)
+                    for k in range(starts[p], starts[p + 1], LOOK_TILES):
+                        count, first = min(starts[p + 1] - k, LOOK_TILES), k * SINGLES
+                        dress(
+                            count, across, shifted(a, first), cutoff, surface,
+                            shifted(pointer(texels), 3 * place[0]), numbers,
+                            shifted(columns, first), parts, False,
+                        )  # fmt: skip
+                        add_dressed(
+                            count, shifted(a, first), numbers, parts, shifted(pointer(tiles), k),
+                            -before * wide, wide, own.shape[1] * wide, pointer(own),
+                        )  # fmt: skip
+                    continue
                 for k in range(starts[p], starts[p + 1]):
                     _add(
-                        k * SINGLES, a, cutoff, memory, columns, tiles[k] - before * wide, wide,
+                        k * SINGLES, a, cutoff, numbers, columns, tiles[k] - before * wide, wide,
                         own.shape[1] * wide, pointer(own),
                     )  # fmt: skip
         for y in range(rows[0], min(rows[1], height)):
@@ -199,6 +215,7 @@ def softmax_tiles(
                     colours[3 * pixel + c] = sums[c, i, x]
                 sums[3, i, x] = inverse
                 shares[pixel] = behind * inverse if inverse > 0.0 else np.float32(1.0)
+    memory[0], looks[0] = np.float32(0.0), np.float32(0.0)  # see `softmax_kernels.softmax_rows`
 
 
 @kernel()
@@ -232,67 +249,62 @@ def take_softmax_gradients(grads, share_grads, sums, shares, size, read, start, 
 
 
 @lanewise
-def _backward(start, stop, a, cutoff, numbers, block, places, width, plane, pixels, out):
-    """Gradients of a part: of its coverages, and the sums for its face."""
-    builder = start.builder
-    zero = ir.Constant(_FLOATS, [0.0] * SINGLES)
-    kept = [cgutils.alloca_once_value(builder, zero) for _ in range(_SUMS)]
-    with cgutils.for_range_slice(builder, start.value, stop.value, _LONG(1), inc=True) as (k, _):
-        pixel = Place(builder, builder.load(builder.gep(places.base, [k])))
-        i = Place(builder, k) * SINGLES
-        v, inverse_w = _places(i, block, numbers), _inverses(numbers)
-        weights = _corner_weights(*v, *inverse_w)[:3]
+def _backward(count, a, cutoff, numbers, block, tiles, width, plane, pixels, out):
+    """Gradients of tiles: of their coverages, and the sums for their face."""
+
+    def body(k):
+        builder, i = k.builder, k * SINGLES
+        pixel = Place(builder, builder.load(builder.gep(tiles.base, [k.value])))
+        v, inverse_w = places(i, block, numbers), inverses(numbers)
+        weights = corner_weights(*v, *inverse_w)[:3]
         *of_pixel, taken, inverse = (rows_of(pixels, pixel + plane * c, width) for c in range(READ))
-        height = exp(_mixed(weights, numbers, _EXPONENTS)) * inverse
+        height = exp(mixed(weights, numbers, EXPONENTS)) * inverse
         height = where(a[i] > cutoff, height, 0.0)
         onward = taken
         for c in range(3):
-            onward = onward + of_pixel[c] * _mixed(weights, numbers, _COLOURS + c, 3)
+            onward = onward + of_pixel[c] * mixed(weights, numbers, COLOURS + c, 3)
         block[i + GRAD] = onward * height
         share = a[i] * height
         exponent = onward * share
         passed = [share * g for g in of_pixel]
         of_weights = []
         for n in range(3):
-            of_weight = exponent * numbers.all(_EXPONENTS + n)
+            of_weight = exponent * numbers.all(EXPONENTS + n)
             for c in range(3):
-                of_weight = of_weight + passed[c] * numbers.all(_COLOURS + 3 * n + c)
+                of_weight = of_weight + passed[c] * numbers.all(COLOURS + 3 * n + c)
             of_weights.append(of_weight)
-        *of_v, of_w0, of_w1, of_w2 = _corner_weights_backward(*v, *inverse_w, *of_weights)
+        *of_v, of_w0, of_w1, of_w2 = corner_weights_backward(*v, *inverse_w, *of_weights)
         terms = [passed[c] * weights[n] for n in range(3) for c in range(3)]
         terms += [exponent * weights[n] for n in range(3)]
         terms += [of_w0, of_w1, of_w2]
-        terms += [g * v[n] for g in of_v for n in range(3)]
-        for term, place in zip(terms, kept, strict=True):
-            builder.store((Lanes(builder, builder.load(place)) + term).value, place)
-    for n in range(0, _SUMS, 4):
-        store(out, n, four_sums([Lanes(builder, builder.load(x)) for x in kept[n : n + 4]]))
+        return terms + [g * v[n] for g in of_v for n in range(3)]
+
+    summed(count, SUMS, out, body)
 
 
 @inner()
-def _move(f, frame, half, rate, numbers, sums, attributes, out, corners):
-    """Add the sums of a part to the gradients of its face."""
-    own, out, at = shifted(attributes, ATTRIBUTES * f), shifted(out, ATTRIBUTES * f), 6 * f
+def _move(at, frame, half, rate, numbers, sums, own, out, corners):
+    """Add the sums of tiles to the gradients of their face, and to its corners from `at` on."""
     for k in range(3):
         for c in range(3):
-            out[COLOUR + 3 * k + c] += np.float32(sums[_OF_COLOURS + 3 * k + c])
-        out[DEPTH + k] -= np.float32(sums[_OF_EXPONENTS + k] * rate)
-        inverse = numbers[_INVERSE_W + k]
+            out[COLOUR + 3 * k + c] += np.float32(sums[OF_COLOURS + 3 * k + c])
+        out[DEPTH + k] -= np.float32(sums[OF_EXPONENTS + k] * rate)
+        inverse = numbers[INVERSE_W + k]
         if own[W + k] > 0.0:
-            out[W + k] -= np.float32(sums[_OF_W + k] * inverse * inverse)
+            out[W + k] -= np.float32(sums[OF_W + k] * inverse * inverse)
         # Corner j moves coordinate k by - v_j times the slope of coordinate k.
         edge = (k + 1) % 3
-        height = numbers[_HEIGHTS + k] * half / SIDE
+        height = numbers[HEIGHTS + k] * half / SIDE
         dx, dy = frame[ACROSS + edge] * height, -frame[DOWN + edge] * height
         for j in range(3):
-            corners[at + 2 * j] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dx)
-            corners[at + 2 * j + 1] -= np.float32(sums[_OF_PLACES + 3 * k + j] * dy)
+            corners[at + 2 * j] -= np.float32(sums[OF_PLACES + 3 * k + j] * dx)
+            corners[at + 2 * j + 1] -= np.float32(sums[OF_PLACES + 3 * k + j] * dy)
 
 
 @kernel()
 def softmax_faces(
-    corners, offsets, image_of_face, boxes, images, size, formulas, attributes, depths, read,
-    grad_corners, grad_attributes, start, stop,
+    corners, offsets, image_of_face, boxes, images, size, formulas, attributes, depths, paint,
+    read, grad_corners, grad_attributes, asked, start, stop,
 ):  # fmt: skip
     """Gradients of the faces start .. stop - 1.
 
@@ -306,21 +318,29 @@ def softmax_faces(
         formulas: see there.
         attributes: see there.
         depths: see there.
+        paint: see there.
         read: see there.
         grad_corners: float32 [T, 3, 2], 0 before.
-        grad_attributes: float32 [T, 15], 0 before.
+        grad_attributes: as attributes, 0 before.
+        asked: memory for gradients of texels [R] of float64 (or empty), the same as float32, and
+            slots, used, patches and a first face, see `softmax_kernels.softmax_faces`.
         start: a face.
         stop: one past the last.
     """
     formulas = Formulas(*formulas)
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
     width = read.shape[2]
-    block, memory, sums = new_block(), np.zeros(_NUMBERS, np.float32), np.zeros(_SUMS)
+    block, memory, totals = new_block(), np.zeros(NUMBERS, np.float32), np.zeros(ALL_SUMS)
+    surface, lights, texels, textures = paint
+    dressed, asks, looks, across = _is_dressed(surface), len(asked[0]) > 0, new_looks(), 0
+    numbers, sums, parts = pointer(memory), pointer(totals), pointer(looks)
     cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
     a, cutoff = sf if formulas.reversed else cdf, np.float32(formulas.cutoff)
     for i in range(STRIDE):
         columns[WEIGHT + i] = np.float32(1.0)
+    if asks:
+        begin_asking(asked, start, stop)
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last, image = min(stop, offsets[b + 1]), images[b]
         cursor[FACE], cursor[ROW] = max(start, offsets[b]), -1
@@ -345,18 +365,38 @@ def softmax_faces(
                 if starts[p] == starts[p + 1]:
                     continue
                 f, frame = faces[p], row(block[5], p)
-                _numbers(
-                    pointer(corners), pointer(attributes), f, frame, half, depths[0], depths[1],
-                    pointer(memory),
-                )  # fmt: skip
-                _backward(
-                    starts[p], starts[p + 1], a, cutoff, memory, columns, tiles, width,
-                    read.shape[1] * width, pointer(read), sums,
-                )  # fmt: skip
-                _move(
-                    f, frame, half, depths[0], pointer(memory), pointer(sums), pointer(attributes),
-                    pointer(grad_attributes), pointer(grad_corners),
-                )  # fmt: skip
+                attribute, out = row(attributes, f), row(grad_attributes, f)
+                _numbers(pointer(corners), attribute, f, frame, half, depths[0], depths[1], numbers)
+                if dressed:
+                    across = put_look(attribute, surface, row(lights, b), row(textures, b), numbers)
+                step = LOOK_TILES if dressed else TILES
+                for k in range(starts[p], starts[p + 1], step):
+                    count, first = min(starts[p + 1] - k, step), k * SINGLES
+                    own_a, own, pixels = (
+                        shifted(a, first), shifted(columns, first), shifted(pointer(tiles), k),
+                    )  # fmt: skip
+                    if dressed:
+                        dress(
+                            count, across, own_a, cutoff, surface,
+                            shifted(pointer(texels), 3 * textures[b, 0]), numbers, own, parts,
+                            True,
+                        )  # fmt: skip
+                        dressed_backward(
+                            count, across, own_a, surface, numbers, own, parts, pixels, width,
+                            read.shape[1] * width, pointer(read), sums,
+                        )  # fmt: skip
+                        move_look(surface, row(textures, b), sums, out)
+                        if asks:
+                            ask(count, f, parts, asked)
+                    else:
+                        _backward(
+                            count, own_a, cutoff, numbers, own, pixels, width,
+                            read.shape[1] * width, pointer(read), sums,
+                        )  # fmt: skip
+                    _move(
+                        6 * f, frame, half, depths[0], numbers, sums, attribute, out,
+                        pointer(grad_corners),
+                    )  # fmt: skip
             for i in range(0, n * SINGLES, SINGLES):
                 if formulas.squared:
                     through_squared(i, a, cutoff, slope, columns)
@@ -369,3 +409,4 @@ def softmax_faces(
                     starts[p] * SINGLES, starts[p + 1] * SINGLES, columns, row(block[5], p), half,
                     pointer(grad_corners), faces[p] * 6,
                 )  # fmt: skip
+    memory[0], totals[0], looks[0] = np.float32(0.0), 0.0, np.float32(0.0)
