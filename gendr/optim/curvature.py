@@ -95,7 +95,7 @@ def derivatives(
     """
     if isinstance(loss, HasDerivatives) and not isinstance(loss, type):
         return Derivatives(*loss.derivatives(output.detach(), *args, hessian=hessian, **kwargs))
-    if output.is_inference():
+    if torch.is_inference_mode_enabled() or output.is_inference():
         # Nothing can be differentiated in inference mode, nor what was made in it.
         with torch.inference_mode(False):
             given, copies, more = ordinary(output, args, kwargs)
