@@ -101,9 +101,14 @@ def _running(x: Tensor, join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     return x
 
 
+def doubled(x: Tensor) -> Tensor:
+    """Return x in float64, or in float32 on Apple's mps, which has no float64."""
+    return x.float() if x.device.type == "mps" else x.double()
+
+
 def wide(x: Tensor) -> Tensor:
-    """Return x in float64, but for ONNX as it is: its runtime lacks atan and erf of doubles."""
-    return x if is_for_onnx() else x.double()
+    """`doubled`, but for ONNX x as it is: its runtime lacks atan and erf of doubles."""
+    return x if is_for_onnx() else doubled(x)
 
 
 def angle(y: Tensor, x: Tensor) -> Tensor:
