@@ -30,6 +30,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_count, check_finite, check_float, check_like, check_number
 from gendr._common.tracing import constant, in_single, is_for_onnx, is_traced
+from gendr.kernels.through_cpu import with_doubles
 
 __all__ = ["Transport", "sinkhorn", "sinkhorn_barycenter", "sinkhorn_divergence"]
 
@@ -57,6 +58,7 @@ class Transport(NamedTuple):
     value: Tensor
 
 
+@with_doubles
 @in_single
 def sinkhorn(
     costs: Tensor,
@@ -132,6 +134,7 @@ def sinkhorn(
     return Transport(plan.to(costs.dtype), cost.to(costs.dtype), value.to(costs.dtype))
 
 
+@with_doubles
 @in_single
 def sinkhorn_divergence(
     x: Tensor,
@@ -170,6 +173,7 @@ def sinkhorn_divergence(
     return between(x, y, a, b) - (between(x, x, a, a) + between(y, y, b, b)) / 2
 
 
+@with_doubles
 @in_single
 def sinkhorn_barycenter(
     costs: Tensor,

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch import nn
 
 from gendr import distributions, logic, relaxed, soft, sorting, tnorms, topk
@@ -164,6 +165,17 @@ def test_graphs_take_any_batch(name, onnx, monkeypatch):
         assert torch.float64 not in angles  # its runtime has no such kernel
     within = 1e-4 if name in OTHERS else 1e-5
     torch.testing.assert_close(program.module()(*others), want, rtol=within, atol=within)
+
+
+@for_each(name=CASES | OTHERS, rotating=4)
+def test_shapes_are_found_without_values(name):
+    """And nothing of what has none is kept for those that follow."""
+    module, args, *_ = made(name)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        found = module(*map(mode.from_tensor, args))
+    want = module(*args)
+    assert type(want) is torch.Tensor
+    assert (found.shape, found.dtype) == (want.shape, want.dtype)
 
 
 @pytest.mark.graphs

@@ -23,6 +23,7 @@ from typing_extensions import Self
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
 def constant(function: F) -> F:
@@ -39,7 +40,8 @@ def is_traced() -> bool:
     """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
 
     So it is while `torch.compile`, `torch.export` or `torch.jit.trace` traces, while we do
-    (`tracing`), inside the transforms of `torch.func`, and in forward mode. Then values of tensors
+    (`tracing`), inside the transforms of `torch.func`, in forward mode, and where a `FakeTensorMode`
+    has shapes without values. Then values of tensors
     decide nothing, for they may not exist, or be those of a whole batch; nothing is kept, and
     kernels are not called.
     """
@@ -49,6 +51,14 @@ def is_traced() -> bool:
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or torch._C._is_tracing()
+        or is_fake()
+    )
+
+
+def is_fake() -> bool:
+    """Whether a `FakeTensorMode` is at work, outside of a graph too."""
+    return torch._C._len_torch_dispatch_stack() > 0 and (
+        torch._C._get_dispatch_mode(_FAKE) is not None
     )
 
 
@@ -101,9 +111,14 @@ def _running(x: Tensor, join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     return x
 
 
+def doubled(x: Tensor) -> Tensor:
+    """Return x in float64, or in float32 on Apple's mps, which has no float64."""
+    return x.float() if x.device.type == "mps" else x.double()
+
+
 def wide(x: Tensor) -> Tensor:
-    """Return x in float64, but for ONNX as it is: its runtime lacks atan and erf of doubles."""
-    return x if is_for_onnx() else x.double()
+    """`doubled`, but for ONNX x as it is: its runtime lacks atan and erf of doubles."""
+    return x if is_for_onnx() else doubled(x)
 
 
 def angle(y: Tensor, x: Tensor) -> Tensor:

@@ -196,8 +196,8 @@ class Distribution(ABC):
         if device is None:
             device = "cpu" if generator is None else generator.device
         # As torch.rand, which no graph with free sizes takes together with a generator.
-        u = torch.empty(tuple(shape), dtype=torch.float64, device=device)
-        u = u.uniform_(generator=generator)
+        wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
+        u = torch.empty(tuple(shape), dtype=wide, device=device).uniform_(generator=generator)
         # Both tails by their own quantiles, so that the upper one is as long as the lower.
         upper = u >= 0.5
         q = torch.where(upper, u - 0.5, u).clamp(min=torch.finfo(u.dtype).tiny)

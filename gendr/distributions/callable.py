@@ -17,6 +17,7 @@ from gendr._common.checks import FLOATS
 from gendr._common.tracing import breaking_graphs, capturing, is_plain
 from gendr.distributions.base import BaseDistribution, Part
 from gendr.distributions.standard import INF
+from gendr.kernels.through_cpu import with_doubles
 
 _DOUBLINGS = 1030  # from 1 to the largest float64
 _HALVINGS = 1100  # to adjacent floats, also next to 0
@@ -171,6 +172,7 @@ class CallableDistribution(BaseDistribution):
         """The end of the support, since nothing else is known of a callable."""
         return torch.full_like(q, self.support[0 if part == "cdf" else 1])
 
+    @with_doubles
     @torch.no_grad()
     def _bisect(self, q: Tensor, part: Part) -> Tensor:
         bottom, top = self.support

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gendr._common.ranges import finite
 from gendr._common.registry import Registered
-from gendr._common.tracing import applied, constant
+from gendr._common.tracing import applied, constant, doubled
 from gendr.distributions.base import BaseDistribution, Number, Part, number_text
 
 INF = float("inf")
@@ -87,6 +87,8 @@ class StandardDistribution(Registered, BaseDistribution):
     def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """The argument and, if the shape is a tensor, the shape, alike in dtype and sizes."""
         shape = self.shape_parameter
+        if self.in_float64 and x.device.type == "mps":  # which has none
+            x = x.cpu()
         if not isinstance(shape, Tensor):
             return (x.double() if self.in_float64 else x), None
         x, shape = torch.broadcast_tensors(x, shape.to(x.device))
@@ -101,24 +103,24 @@ class StandardDistribution(Registered, BaseDistribution):
     def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
         """See `BaseDistribution`."""
         out = _tails(self, parts, *self._inputs(u))
-        return tuple(v.to(self._result_dtype(u)) for v in out)
+        return tuple(v.to(u.device, self._result_dtype(u)) for v in out)
 
     def density_at(self, u: Tensor) -> Tensor:
         """See `BaseDistribution`."""
         z, shape = self._inputs(u)
-        return _density(self._bound(shape), finite(z)).to(self._result_dtype(u))
+        return _density(self._bound(shape), finite(z)).to(u.device, self._result_dtype(u))
 
     def quantile_at(self, q: Tensor, part: Part) -> Tensor:
         """See `BaseDistribution`."""
         out = _quantile(self, part, *self._inputs(q))
-        return out.to(self._result_dtype(q))
+        return out.to(q.device, self._result_dtype(q))
 
     def median(self) -> Number:
         """See `BaseDistribution`."""
         if self.is_symmetric:
             return 0.0
         if isinstance(self.shape_parameter, Tensor):
-            half = torch.tensor(0.5, dtype=torch.float64, device=self.shape_parameter.device)
+            half = doubled(torch.tensor(0.5, device=self.shape_parameter.device))
             return self.quantile_at(half, "cdf")
         return _constant_median(type(self), self.shape_parameter)
 

@@ -1,4 +1,4 @@
-"""The kernels of the CPU for tensors on a GPU, where an operation has none for it.
+"""The CPU for tensors on a GPU that an operation has no kernels for, or no float64.
 
 A definition in plain torch would take every triangle at every pixel: it fits into no memory, or
 never ends. Copies to the CPU and back are some milliseconds, and gradients follow them.
@@ -7,7 +7,9 @@ never ends. Copies to the CPU and back are some milliseconds, and gradients foll
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -17,6 +19,7 @@ from gendr._common.tracing import is_traced
 from gendr.kernels.numba.compilation import available
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _warned: set[str] = set()
 
@@ -32,16 +35,36 @@ def goes_through_cpu(what: str, tensor: Tensor) -> bool:
     """
     if tensor.device.type in ("cpu", "meta") or is_traced() or available() is not None:
         return False
-    if what not in _warned:
-        _warned.add(what)
-        warnings.warn(
-            f"{what} has no kernels for {tensor.device.type} yet: it is computed on the CPU, and "
-            "tensors are copied there and back at every call; for several calls in a row on the "
-            "same tensors use .cpu() once",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+    _warn(f"{what} has no kernels for {tensor.device.type} yet")
     return True
+
+
+def _warn(reason: str) -> None:
+    if reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(
+            f"{reason}: it is computed on the CPU, and tensors are copied there and back at every "
+            "call; for several calls in a row on the same tensors use .cpu() once",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+
+def with_doubles(function: F) -> F:
+    """Let a function that computes in float64 do so on the CPU for tensors on mps of Apple."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for x in (*args, *kwargs.values()):
+            if isinstance(x, Tensor):
+                if x.device.type != "mps":
+                    break
+                _warn(f"{function.__name__} takes float64, which mps has not")
+                there = {name: moved(value, "cpu") for name, value in kwargs.items()}
+                return moved(function(*moved(args, "cpu"), **there), x.device)
+        return function(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]
 
 
 def moved(value: T, device: torch.device | str) -> T:
@@ -54,7 +77,8 @@ def moved(value: T, device: torch.device | str) -> T:
         new = value.to(device)
     elif isinstance(value, tuple):
         parts = tuple(moved(x, device) for x in value)
-        new = value if all(a is b for a, b in zip(value, parts, strict=True)) else parts
+        alike = all(a is b for a, b in zip(value, parts, strict=True))
+        new = value if alike else getattr(type(value), "_make", tuple)(parts)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         before = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
         after = {name: moved(x, device) for name, x in before.items()}

@@ -77,7 +77,7 @@ def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         return distances.argmin(-1), distances.argmin(-2)
     from scipy.spatial import KDTree  # slow to import, needed only here
 
-    x, y = (points.detach().double().cpu().numpy() for points in (a, b))
+    x, y = (points.detach().cpu().double().numpy() for points in (a, b))
     there, back = KDTree(y).query(x)[1], KDTree(x).query(y)[1]
     return torch.from_numpy(there).to(a.device), torch.from_numpy(back).to(a.device)
 

@@ -23,7 +23,7 @@ from gendr._common.checks import (
     dtype_name,
 )
 from gendr._common.files import write_all
-from gendr._common.tracing import matmul
+from gendr._common.tracing import doubled, matmul
 from gendr._common.vectors import gathered, length, summed, unit
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
@@ -608,7 +608,7 @@ class Mesh:
         """
         # From the first corner of each mesh, in float64: counted from a distant origin the parts
         # are far larger than their sum, and nearly cancel.
-        corners, which = self.face_vertices.double(), owners(self.face_counts, self.device)
+        corners, which = doubled(self.face_vertices), owners(self.face_counts, self.device)
         starts = torch.searchsorted(which, which)  # the first face of the mesh of each face
         a, b, c = (corners - gathered(corners[:, :1], starts)).unbind(1)
         each = (a * torch.linalg.cross(b, c)).sum(-1) / 6

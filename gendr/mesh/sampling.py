@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from gendr._common.vectors import gathered
+from gendr.kernels.through_cpu import with_doubles
 from gendr.mesh.topology import offsets
 
 
+@with_doubles
 def sample_points(
     corners: Tensor,
     areas: Tensor,

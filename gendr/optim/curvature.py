@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_float, shape_text
 from gendr._common.tracing import breaking_graphs
+from gendr.kernels.through_cpu import with_doubles
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
 SampleLoss = Callable[..., Tensor]
@@ -95,7 +96,7 @@ def derivatives(
     """
     if isinstance(loss, HasDerivatives) and not isinstance(loss, type):
         return Derivatives(*loss.derivatives(output.detach(), *args, hessian=hessian, **kwargs))
-    if output.is_inference():
+    if torch.is_inference_mode_enabled() or output.is_inference():
         # Nothing can be differentiated in inference mode, nor what was made in it.
         with torch.inference_mode(False):
             given, copies, more = ordinary(output, args, kwargs)
@@ -148,6 +149,11 @@ def _by_differences(
     chunk_size: int | None,
 ) -> Derivatives:
     """`derivatives` by forward differences of gradients."""
+    if output.device.type == "mps":
+        raise ValueError(
+            'second="differences" takes float64, which mps has not; use second="autograd", or move '
+            "the outputs to the CPU with .cpu()"
+        )
     count, size = len(output), output[0].numel()
     wide = output.to(torch.float64)
     step = MOVED * max(1.0, float(wide.abs().max()))
@@ -290,6 +296,7 @@ def _ones(gradient: Tensor, start: int, width: int) -> Tensor:
     return picked if width > 1 else picked[0]
 
 
+@with_doubles
 def damped_solve(curvature: Tensor, gradient: Tensor, tikhonov: float) -> Tensor:
     """(|C| + tikhonov I)^-1 g, where |C| has the absolute eigenvalues of C.
 
@@ -343,6 +350,7 @@ def damped_quotient(diagonal: Tensor, gradient: Tensor, tikhonov: float) -> Tens
     return torch.where(size > 0, gradient / torch.where(size > 0, size, 1.0), 0.0)
 
 
+@with_doubles
 def fisher_solve(gradient: Tensor, tikhonov: float) -> Tensor:
     """(F + tikhonov I)^-1 g with F the mean of g g^T over the samples.
 

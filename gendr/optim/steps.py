@@ -168,7 +168,7 @@ class OptimizerStep:
 
     def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
         """See `Step`."""
-        if output.is_inference():
+        if torch.is_inference_mode_enabled() or output.is_inference():
             # Nothing can be differentiated in inference mode, nor what was made in it.
             with torch.inference_mode(False):
                 given, copies, more = ordinary(output, args, kwargs)

@@ -25,6 +25,7 @@ from gendr._common.checks import (
 from gendr._common.readback import earlier
 from gendr._common.tracing import cached, is_traced
 from gendr.kernels.operator import Operator
+from gendr.kernels.through_cpu import with_doubles
 from gendr.primitives.choice import kernels_for
 from gendr.primitives.cubes import AXES, SEAMS, SIGNS
 from gendr.primitives.formulas import STEEPEST
@@ -66,6 +67,7 @@ class Mipmaps:
     channels: int
 
 
+@with_doubles
 def texture(
     tex: Tensor,
     uv: Tensor,

@@ -635,7 +635,7 @@ def _item(
         return one.argmax(-1).tolist()
     if form.rank == 0:
         return one.item()
-    return one.double().cpu().numpy().copy()
+    return one.cpu().double().numpy().copy()
 
 
 def _collected(results: Sequence[Any], settings: Settings) -> Any:

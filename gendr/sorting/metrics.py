@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_count, check_number
-from gendr._common.tracing import is_for_onnx, is_traced, running_max
+from gendr._common.tracing import doubled, is_for_onnx, is_traced, running_max
 from gendr.sorting.losses import (
     checked_gains,
     checked_pair,
@@ -106,7 +106,7 @@ def _ranked(lists: _Lists, worth: Tensor) -> _Ranked:
     if lists.mask is not None:
         keys = keys.masked_fill(~lists.mask, -torch.inf)
     ordered, order = keys.sort(dim=-1, descending=True)
-    worth = worth.double().gather(-1, order)
+    worth = doubled(worth).gather(-1, order)
     place = torch.arange(worth.shape[-1], device=worth.device).expand_as(order)
     rises = torch.ones_like(order, dtype=torch.bool)
     rises[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
@@ -144,7 +144,7 @@ def ndcg(
     Source: Järvelin and Kekäläinen, 2002.
     """
     lists = _lists(scores, target, mask, indexes)
-    gains = checked_gains(lists.target, lists.scores, gain, lists.mask).double()
+    gains = doubled(checked_gains(lists.target, lists.scores, gain, lists.mask))
     discounts, ranked = discounts_of(gains), _ranked(lists, gains)
     found = ranked.first(ranked.mean * discounts, k)
     return lists.result(normalised(found, gains, discounts[:k]))
@@ -157,7 +157,7 @@ def _hits(
     lists = _lists(scores, target, mask, indexes)
     relevant = lists.target > check_number("threshold", threshold)
     relevant = relevant if lists.mask is None else relevant & lists.mask
-    return lists, _ranked(lists, relevant), relevant.sum(-1).double()
+    return lists, _ranked(lists, relevant), doubled(relevant.sum(-1))
 
 
 def precision(
@@ -235,7 +235,7 @@ def reciprocal_rank(
 
 def _choices(n: Tensor, k: Tensor) -> Tensor:
     """The logarithm of the number of choices of k among n, [..., m], of 0 .. m; k may be beyond."""
-    logs = torch.arange(1, n.shape[-1] + 1, dtype=torch.float64, device=n.device).log()
+    logs = doubled(torch.arange(1, n.shape[-1] + 1, device=n.device)).log()
     logs = torch.nn.functional.pad(logs.cumsum(0), (1, 0))  # of factorials, from 0
     n, k = n.long(), k.long().clamp(min=0)
     return logs[n] - logs[k] - logs[(n - k).clamp(min=0)]
@@ -270,7 +270,7 @@ def spearman(
         each = zip(*(rank_range(values, mask) for values in pair), strict=True)
         first, last = (torch.stack(ranks, -2) for ranks in each)
     # Twice the mean ranks less their means: integers, which are 0 or at least 1.
-    ranks = present((first + last - (counts_of(first, columns) + 1)).double(), columns)
+    ranks = present(doubled(first + last - (counts_of(first, columns) + 1)), columns)
     products = ranks @ ranks.mT
     squares = products.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
     return lists.result(products[..., 0, 1] / squares.clamp(min=1))
@@ -314,7 +314,7 @@ def kendall(
     """
     check_choice("variant", variant, ("a", "b"))
     lists = _lists(scores, target, mask, indexes)
-    n, size = lists.scores.shape[-1], lists.sizes[..., 0].double()
+    n, size = lists.scores.shape[-1], doubled(lists.sizes[..., 0])
     x, y = (rank_range(values, lists.mask)[0] for values in (lists.scores, lists.target))
     if lists.mask is not None:
         x, y = (rank.masked_fill(~lists.mask, n + 1) for rank in (x, y))
@@ -331,20 +331,20 @@ def kendall(
 def _tied(values: Tensor, mask: Tensor | None) -> Tensor:
     """The number of pairs [...] of equal ones among those present."""
     first, last = rank_range(values, mask)
-    return present((last - first).double(), mask).sum(-1) / 2
+    return present(doubled(last - first), mask).sum(-1) / 2
 
 
 def _inversions(values: Tensor) -> Tensor:
     """How many pairs [...] of integers [..., n] are in descending order, by merging."""
     if is_for_onnx():  # which has no word for searches: pair by pair
-        return (values[..., :, None] > values[..., None, :]).triu(1).sum((-2, -1)).double()
+        return doubled((values[..., :, None] > values[..., None, :]).triu(1).sum((-2, -1)))
     n, size = values.shape[-1], _BLOCK
     while size < n:
         size *= 2
     # What fills up the last block is larger than all.
     values = torch.nn.functional.pad(values, (0, size - n), value=2**53)
     blocks = values.unflatten(-1, (-1, _BLOCK))
-    found = (blocks[..., :, None] > blocks[..., None, :]).triu(1).sum((-3, -2, -1)).double()
+    found = doubled((blocks[..., :, None] > blocks[..., None, :]).triu(1).sum((-3, -2, -1)))
     half = _BLOCK
     while half < size:
         low, high = values.unflatten(-1, (-1, 2, half)).sort(-1).values.unbind(-2)

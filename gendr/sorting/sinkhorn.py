@@ -23,6 +23,7 @@ from gendr._common.tracing import (
     refuse_transforms,
 )
 from gendr.distributions.decisions import Number
+from gendr.kernels.through_cpu import with_doubles
 from gendr.sorting.base import PermutationSort, check_matrices, of_rows
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
@@ -96,6 +97,7 @@ class SinkhornSort(PermutationSort):
         check_choice("gradient", self.gradient, GRADIENTS)
 
     @override
+    @with_doubles
     def permutation(self, x: Tensor) -> Tensor:
         refuse_onnx("the sort 'sinkhorn'", "export 'softsort', 'neuralsort' or a network")
         if self.gradient == "unrolled":

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.registry import Registered
-from gendr._common.tracing import applied, check_reverse_mode, constant, is_traced
+from gendr._common.tracing import applied, check_reverse_mode, constant, doubled, is_traced
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Archimedean(TConorm):
     @property
     def _p(self) -> Any:
         """The parameter in the precision of the sums."""
-        return _wide(self.p) if isinstance(self.p, Tensor) else self.p
+        return doubled(self.p) if isinstance(self.p, Tensor) else self.p
 
     def weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """dA/da = g'(a) / g'(A); 0 where a, s, A or S is not positive."""
@@ -384,9 +384,9 @@ class _Fold(torch.autograd.Function):
         partials: bool,
     ) -> tuple[Tensor, Tensor]:
         # + 0: a complement of -0 is one of 0, and not the sign of an infinity.
-        wide = _wide(a)
+        wide = doubled(a)
         nan = 0.0 * group.sum(wide)  # where a member is NaN, which minima and conditions drop; or 0
-        rest = _wide(s) + 0.0
+        rest = doubled(s) + 0.0
         A, S = family.fold(wide, rest, group)
         # A member alone stays what it is to the last bit, so that the gradient to p is 0 exactly.
         there = wide > 0
@@ -405,14 +405,14 @@ class _Fold(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         a, s, p, A, S = ctx.saved_tensors
         family, group, values = ctx.family, ctx.group, (a, s, A, S)
-        change = _wide(gradients[0]) - _wide(gradients[1])  # dS = -dA
+        change = doubled(gradients[0]) - doubled(gradients[1])  # dS = -dA
         to_a = to_p = None
         if ctx.needs_input_grad[0]:
             w = _weights(family, group, values, ctx.partials)
             to_a = (group.expand(change) * w).to(a.dtype)
         if ctx.needs_input_grad[2]:
             members = _members(family, group, values, ctx.partials)
-            A, S = _wide(A), _wide(S)
+            A, S = doubled(A), doubled(S)
             slope = group.sum(family.weight_p(*members)) - family.weight_p(A, S, A, S)
             to_p = (change * slope).sum()
             to_p = to_p.to(p.dtype).reshape(p.shape)
@@ -440,7 +440,7 @@ def _members(family: Archimedean, group: Grouping, values: _Values, partials: bo
     needs a higher one (1e-19), since the gradient to a is of its dtype.
     """
     least = torch.finfo(values[0].dtype).tiny ** 0.5
-    a, s, A, S = map(_wide, values)
+    a, s, A, S = map(doubled, values)
     A, S = group.expand(A), group.expand(S)
     if partials:
         return a, s, A, S
@@ -475,11 +475,6 @@ def _weights(family: Archimedean, group: Grouping, values: _Values, partials: bo
 def argument_count(function: Any) -> int:
     """How many arguments a kernel function takes."""
     return function.__code__.co_argcount
-
-
-def _wide(x: Tensor) -> Tensor:
-    """The values in float64, where the device has it."""
-    return x if x.device.type == "mps" else x.double()
 
 
 def _floating(values: Tensor) -> Tensor:

@@ -30,9 +30,16 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tracing import TensorCache, breaking_graphs_for_masks, is_traced, stable_argsort
+from gendr._common.tracing import (
+    TensorCache,
+    breaking_graphs_for_masks,
+    doubled,
+    is_traced,
+    stable_argsort,
+)
 from gendr._common.words import worded
 from gendr.kernels.operator import Operator
+from gendr.kernels.through_cpu import with_doubles
 from gendr.sorting.backends.comparators import has_kernel
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
@@ -134,6 +141,7 @@ class TopKCrossEntropy(nn.Module):
         return f"{self.method}, m={self.m}, top1={self.top1!r}, reduction={self.reduction!r}"
 
     @breaking_graphs_for_masks
+    @with_doubles
     def forward(
         self,
         logits: Tensor,
@@ -556,7 +564,8 @@ def topk_accuracy(
         mask: bool, broadcasting to scores, True for the classes that are present.
 
     Returns:
-        [len(ks)], float64, on the device of the scores, without gradient; NaN for no rows.
+        [len(ks)], float64 (on mps float32), on the device of the scores, without gradient; NaN
+        for no rows.
 
     Raises:
         TypeError: no tensors, or target without integers.
@@ -574,7 +583,7 @@ def topk_accuracy(
     own = scores.gather(-1, labels[..., None])
     is_above = scores >= own
     rank = (is_above if known is None else is_above & known).sum(-1)
-    return torch.stack([(rank <= check_count("k", k)).double().mean() for k in ks])
+    return torch.stack([doubled(rank <= check_count("k", k)).mean() for k in ks])
 
 
 # ---------------------------------------------------------------------------------------------

@@ -22,12 +22,14 @@ from gendr.distributions.decisions import Number
 from gendr.distributions.members.heaviside import Heaviside
 from gendr.distributions.registry import DistributionLike
 from gendr.kernels.backends import NAMES
+from gendr.kernels.through_cpu import with_doubles
 from gendr.sorting.base import back, check_keys, gumbel, straight_through
 from gendr.sorting.ragged import Ragged
 from gendr.topk.backends.choice import kernels_for
 from gendr.topk.backends.reference import MASK, has_kernel
 
 
+@with_doubles
 @worded()
 @breaking_graphs_for_masks
 def soft_topk_mask(

@@ -338,7 +338,8 @@ def test_in_inference_mode_there_is_a_value():
 
     expected = NewtonLoss(loss).target(y, t)
     with torch.inference_mode():
-        torch.testing.assert_close(NewtonLoss(loss).target(y * 1, t * 1), expected)
+        for of in (y, y * 1):  # made outside, and in it
+            torch.testing.assert_close(NewtonLoss(loss).target(of, t * 1), expected)
 
 
 # -- what has no ordinary step

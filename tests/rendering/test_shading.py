@@ -49,6 +49,19 @@ def test_softmax_by_hand(backend):
     torch.testing.assert_close(rgb[0, :, 3, 1], want)
 
 
+@for_each(backend=["cpu", "reference"], gamma=[1e-3, 0.01, 0.011, 0.1])
+def test_what_no_face_covers_is_the_background(backend, gamma):
+    """In float32 its weight e^(-.9 / .01) is subnormal beside a face."""
+    vertices = icosphere(0).vertices.requires_grad_()
+    rgb = Renderer(8, gamma=gamma, background=(0.0, 0.0, 1.0), backend=backend)(
+        icosphere(0).with_vertices(vertices), look_at(3.0, 20.0, 30.0)
+    ).rgb
+    assert torch.equal(rgb[0, :, 0, 0], torch.tensor([0.0, 0.0, 1.0]))
+    (slope,) = torch.autograd.grad(rgb.square().sum(), vertices)
+    assert rgb.isfinite().all()
+    assert slope.isfinite().all()
+
+
 def test_hard_shading_takes_the_nearest():
     for front, back, want in ((2.0, 3.0, [1, 0, 0]), (3.0, 2.0, [0, 1, 0])):
         for backend in ("cpu", "reference"):

@@ -36,6 +36,7 @@ from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
+from gendr.kernels.through_cpu import with_doubles
 from gendr.tnorms import TConorm, as_tconorm
 
 Method: TypeAlias = Literal["distance", "edges"]
@@ -43,6 +44,7 @@ METHODS = ("distance", "edges")
 _PAIRS = 1 << 19  # pixels x faces that are worked on together; more are computed again backward
 
 
+@with_doubles
 @worded()
 @in_single
 def silhouette(

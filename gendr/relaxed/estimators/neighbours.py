@@ -7,8 +7,10 @@ from torch import Tensor
 
 from gendr._common.checks import check_count, check_finite, check_float, check_number, shape_text
 from gendr._common.tracing import in_single
+from gendr.kernels.through_cpu import with_doubles
 
 
+@with_doubles
 @in_single
 def knn_costs(features: Tensor, costs: Tensor, k: int = 10, weight: float = 0.5) -> Tensor:
     """For each instance, k costs between its own and those of its nearest neighbours.

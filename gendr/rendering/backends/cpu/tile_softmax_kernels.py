@@ -208,8 +208,9 @@ def softmax_tiles(
             k = i - before
             for x in range(width):
                 pixel = (b * height + y) * width + x
-                whole = own[3, k, x] + behind
-                inverse = np.float32(1.0) / whole if whole > 0.0 else np.float32(0.0)
+                # What is seen weighs e^-80 and more; the background alone may be subnormal.
+                seen = own[3, k, x]
+                inverse = np.float32(1.0) / (seen + behind) if seen > 0.0 else np.float32(0.0)
                 for c in range(3):
                     sums[c, i, x] = own[c, k, x] * inverse
                     colours[3 * pixel + c] = sums[c, i, x]
