@@ -43,14 +43,6 @@ def test_coverage_of_dib_r_and_the_scale_of_the_published_gudermannian():
     assert torch.allclose(dist(x, theirs * math.pi / 2), published, atol=1e-6)
 
 
-def test_sigma_is_the_scale_and_the_blur_radius_ends_at_the_cutoff():
-    dist = gendr.distributions.get("logistic").squared()
-    sigma, d = 1e-4, torch.tensor(-0.02)  # NDC, outside the face
-    assert torch.isclose(dist(d, sigma), torch.sigmoid(-(d**2) / sigma))
-    edge = -torch.tensor(math.log(1 / 1e-4 - 1) * sigma).sqrt()  # the end of blur_radius
-    assert torch.isclose(dist(edge, sigma), torch.tensor(1e-4), rtol=1e-3)
-
-
 def test_cameras_of_pytorch3d_are_those_of_look_at():
     distance, elevation, azimuth = 2.7, 20.0, 35.0
     e, a = math.radians(elevation), math.radians(azimuth)

@@ -1,7 +1,6 @@
 """Fast soft sort and rank, against optimality conditions, SciPy and the hard results."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -79,18 +78,6 @@ def test_l2_is_isotonic_regression():
         s, w = 0.01 * steepness * rho, x.numpy()[order]
         values = projection(0.01 * steepness).values(x)
         np.testing.assert_allclose(values, s - isotonic_regression(s - w).x, atol=1e-10)
-
-
-def test_two_values():
-    for distance in (0.0, 0.3, 0.9, 1.0, 5.0):
-        x = torch.tensor([1.0 + distance, 1.0], dtype=torch.float64)
-        half = 0.5 * min(distance, 1.0)
-        assert projection(1.0).ranks(x).tolist() == pytest.approx([1.5 + half, 1.5 - half])
-        middle = 1 + distance / 2
-        assert projection(1.0).values(x).tolist() == pytest.approx([middle - half, middle + half])
-        share = max(1 / (1 + math.exp(-distance)), 1.0 if distance > math.log(2) else 0.0)
-        upper = 3 * share if share < 2 / 3 else 2.0
-        assert projection(1.0, "entropic").ranks(x).tolist() == pytest.approx([upper, 3 - upper])
 
 
 @for_each(steepness=[0.3, 2.0], face=FACES, regularization=REGULARIZATIONS)
