@@ -150,13 +150,15 @@ def of_rows(
     return finite(x * factor), 1.0, factor
 
 
-def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
-    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one."""
+def spread_nan(
+    x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any], infinite: bool = False
+) -> None:
+    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one, or ±inf."""
     flat = x.ravel()
     # By BLAS, whose threads leave so few alone. Sums of squares of infinities are no NaN.
-    if x.size <= _FEW and not np.isnan(np.vdot(flat, flat)):
+    if x.size <= _FEW and np.isfinite(np.vdot(flat, flat)):
         return
-    if (lists := np.isnan(x).any(-1)).any():
+    if (lists := (~np.isfinite(x) if infinite else np.isnan(x)).any(-1)).any():
         for result in results:
             result[lists] = np.nan
 
