@@ -283,7 +283,9 @@ def named_settings(
         ValueError: a value that cannot be converted.
     """
     # By the attribute, as `torch.compile` knows `dataclasses.fields` of objects alone.
-    known = kind.__dataclass_fields__.values()
+    known = [
+        f for f in kind.__dataclass_fields__.values() if not str(f.type).startswith("ClassVar")
+    ]
     allowed = [f.name for f in known if f.init and f.name not in without]
     return translated(f"method {method!r}", allowed, given)
 
