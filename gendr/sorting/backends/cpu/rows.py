@@ -217,7 +217,7 @@ def mean_ranks_forward(
 def _places(keys: Tensor) -> Tensor:
     """Weights of sums over columns, [B, n, 2]: places about the middle, and ones."""
     n = keys.shape[-1]
-    places = torch.arange(n, dtype=keys.dtype) - (n - 1) / 2
+    places = torch.arange(n, dtype=keys.dtype, device=keys.device) - (n - 1) / 2
     return torch.stack([places, torch.ones_like(places)], -1).repeat(len(keys), 1, 1)
 
 
