@@ -811,6 +811,8 @@ def test_render_averages_fine_textures(tmp_path):
         contrasts.append(high - low)
     assert contrasts[0] > 60
     assert contrasts[1] < 0.5 * contrasts[0]
+    with pytest.raises(UserWarning, match="--mipmaps average textures, and this mesh has none"):
+        run("render", "chair", "-o", out, "--size", 24, "--mipmaps", "--quiet")
 
 
 def test_soft_rendering_is_soft(box, tmp_path):
@@ -972,23 +974,26 @@ def test_module_runs():
     assert done.stderr == ""
 
 
-def test_ctrl_c_while_numpy_is_imported_ends_the_command():
-    """PyTorch would import it and go on without it."""
+@pytest.mark.parametrize(
+    ("module", "says"), [("gendr.cli.parser", ""), ("numpy.matrixlib", "waits\n")]
+)
+def test_ctrl_c_while_modules_are_imported_ends_the_command(module, says):
+    """PyTorch would go on without NumPy, and abort where it imports by itself."""
     program = (
-        "import sys\n"
-        "class Stop:\n"
+        "import os, signal, sys\n"
+        "class Press:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'numpy.matrixlib':\n"
+        f"        if name == {module!r}:\n"
         "            sys.meta_path.remove(self)\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Stop())\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "            print('waits', file=sys.stderr)\n"
+        "sys.meta_path.insert(0, Press())\n"
         "from gendr.cli import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", program, "fit", "nothing.obj"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # nothing loaded
-    assert done.returncode == 130
-    assert done.stderr.endswith("gendr: stopped\n")
+    assert (done.returncode, done.stderr) == (130, f"{says}gendr: stopped\n")
 
 
 # -- bad input -------------------------------------------------------------------------------------

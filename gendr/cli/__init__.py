@@ -15,8 +15,6 @@ from importlib import import_module
 from typing import Any
 
 from gendr._common.names import uncollected
-from gendr.cli.command_line import read_options, run_program, say
-from gendr.cli.parser import build_parser
 
 __all__ = ["main", "program", "warnings_as_lines"]
 
@@ -34,7 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a sign that the terminal lacks is no error
             stream.reconfigure(errors="replace")
-    return run_program(build_parser(), _run, argv)
+    try:
+        from gendr.cli.command_line import run_program
+        from gendr.cli.parser import build_parser
+
+        return run_program(build_parser(), _run, argv)
+    except KeyboardInterrupt:  # before there was a parser
+        sys.stderr.write("gendr: stopped\n")
+        return 130
 
 
 def program() -> int:
@@ -58,14 +63,17 @@ def program() -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from gendr.cli.command_line import Stop, read_options
+
     # Modules of the commands are heavy; what argparse can answer never loads them.
     with warnings_as_lines():
         begins = "torch" not in sys.modules
-        with uncollected():
-            import_module("numpy")  # not by torch, which goes on without it after Ctrl-C
+        # Ctrl-C waits: of a library that is half imported some go on without it, and C++ aborts.
+        with Stop() as stop, uncollected():
             options = read_options(args.settings_class, vars(args))
             home = "listing" if args.command == "list" else args.command
             run = import_module(f"gendr.cli.{home}").run
+        stop.check()
         if begins:
             gc.freeze()  # modules stay: the collector need not look at them again
         from gendr.kernels.threads import torch_on_one_thread
@@ -83,4 +91,6 @@ def warnings_as_lines() -> Generator[None]:
 
 
 def _show_warning(message: Any, *_: Any) -> None:
+    from gendr.cli.command_line import say
+
     say("gendr", f"warning: {' '.join(str(message).split())}")

@@ -20,11 +20,14 @@ import inspect
 import math
 import os
 import re
+import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, NoReturn, TypeVar
+
+from typing_extensions import Self
 
 from gendr._common.names import unknown
 from gendr.jobs.settings import Kind, Range, kinds
@@ -251,6 +254,47 @@ def read_options(settings: type[SettingsT], values: Mapping[str, Any]) -> Settin
             value = values[name]
             found[name] = tuple(value) if isinstance(value, list) else value
     return settings(**found)
+
+
+class Stop:
+    """What Ctrl-C and SIGTERM do: they wait for `check`, because half a step cannot be resumed.
+
+    A second one does not wait, and none does while `at_once` is set: it raises KeyboardInterrupt.
+
+    Args:
+        at_once: whether signals wait.
+
+    Attributes:
+        asked: whether there was a signal.
+    """
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self.asked, self.at_once = False, at_once
+        # Ctrl-C raises by itself.
+        self._numbers = (signal.SIGTERM,) if at_once else (signal.SIGINT, signal.SIGTERM)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            for number in self._numbers:
+                self._before[number] = signal.signal(number, self._caught)
+        except ValueError:  # not in the main thread: signals go to that one only
+            pass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _caught(self, *_: object) -> None:
+        if self.asked or self.at_once:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was a signal."""
+        if self.asked:
+            raise KeyboardInterrupt
 
 
 def run_program(

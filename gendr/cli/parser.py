@@ -155,8 +155,8 @@ class Fit(OnDevice, OnThreads, ReadsImages):
             pictures, which take longer if it is too little for them; less time, less quality.
         init: what to start from: the visual hull of the masks (as by default from four views on),
             a sphere (else, or with --subdivisions), or a mesh.
-        image_size: shorter side (default: 128 for a mesh; for images their own, at most 256; half
-            of that from a sphere).
+        image_size: shorter side (default: 128 for a mesh; for images their own, at most 256, half
+            of that from a sphere; of a scene the longer side is at most 1600).
         views: of a mesh, evenly around it (default: 24).
         elevation: of the views of a mesh (default: 30).
         cameras: their file, if it is not in the folder: as gendr cameras writes it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -13,54 +12,14 @@ from tqdm import tqdm
 from typing_extensions import Self
 
 from gendr._common.memory import give_back
+from gendr.cli.command_line import Stop
 from gendr.jobs.loop import Now, Pace, Progress
 from gendr.jobs.training import TrainingLoop
 
-__all__ = ["Session", "Stop"]
+__all__ = ["Session"]
 
 # Checkpoints take at most this part of the time.
 _SAVING = 0.05
-
-
-class Stop:
-    """What Ctrl-C and SIGTERM do: they wait for `check`, because half a step cannot be resumed.
-
-    A second one does not wait, and none does while `at_once` is set: it raises KeyboardInterrupt.
-
-    Args:
-        at_once: whether signals wait.
-
-    Attributes:
-        asked: whether there was a signal.
-    """
-
-    def __init__(self, *, at_once: bool = False) -> None:
-        self.asked, self.at_once = False, at_once
-        # Ctrl-C raises by itself.
-        self._numbers = (signal.SIGTERM,) if at_once else (signal.SIGINT, signal.SIGTERM)
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        try:
-            for number in self._numbers:
-                self._before[number] = signal.signal(number, self._caught)
-        except ValueError:  # not in the main thread: signals go to that one only
-            pass
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _caught(self, *_: object) -> None:
-        if self.asked or self.at_once:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if there was a signal."""
-        if self.asked:
-            raise KeyboardInterrupt
 
 
 class Session:

@@ -44,6 +44,8 @@ def run(args: Render) -> int:
     options = _options(args)
     mesh = Mesh.load(model_file(args.model), max_megapixels=args.max_megapixels, device=device)
     writable_folder(path.parent)
+    if args.mipmaps and mesh.texture is None:
+        warnings.warn("--mipmaps average textures, and this mesh has none", stacklevel=2)
     if turntable:
         frames = args.frames or 36
         azimuths = [azimuths[0] + 360 * i / frames for i in range(frames)]

@@ -15,7 +15,10 @@ states, and its gradient the derivative of this sum.
 
     grad E[f] = E[grad f + (f - b) grad log p],    b the mean of the other samples
 
-Source: Williams, 1992 (score function); Kool et al., 2019 (the mean of the others).
+and second derivatives by those of f + (f - b) (p / p' - 1), p' the constant p: unbiased as well.
+
+Source: Williams, 1992 (score function); Kool et al., 2019 (the mean of the others); Foerster et
+al., DiCE, 2018 (derivatives of any order).
 """
 
 from __future__ import annotations
@@ -360,16 +363,17 @@ def expected(result: Any, trajectories: Trajectories, valid: Tensor, merged: Any
 
 
 def averaged(result: Any, trajectories: Trajectories) -> Any:
-    """The means over all samples, with the gradient of the score function; see the module."""
-    log = trajectories.log - trajectories.log.detach()
-    count = len(log)
+    """The means over all samples, with derivatives by the score function; see the module."""
+    gain = torch.expm1(trajectories.log - trajectories.log.detach())  # of p, from 1
+    count = len(gain)
 
     def one(x: Any, _: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
         plain = x.detach()
         away = (plain - plain.mean(0)) * (count / (count - 1))  # from the mean of the others
-        return (x + away * log.reshape(*log.shape, *(1,) * (x.ndim - log.ndim))).mean(0)
+        away = away + (x - plain)  # with its own slope, for second derivatives
+        return (x + away * gain.reshape(*gain.shape, *(1,) * (x.ndim - gain.ndim))).mean(0)
 
     return _mapped(one, result, None)
 

@@ -151,13 +151,15 @@ def of_rows(
     return finite(x * factor), 1.0, factor
 
 
-def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
-    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one."""
+def spread_nan(
+    x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any], infinite: bool = False
+) -> None:
+    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one, or ±inf."""
     flat = x.ravel()
     # By BLAS, whose threads leave so few alone. Sums of squares of infinities are no NaN.
-    if x.size <= _FEW and not np.isnan(np.vdot(flat, flat)):
+    if x.size <= _FEW and np.isfinite(np.vdot(flat, flat)):
         return
-    if (lists := np.isnan(x).any(-1)).any():
+    if (lists := (~np.isfinite(x) if infinite else np.isnan(x)).any(-1)).any():
         for result in results:
             result[lists] = np.nan
 
@@ -280,7 +282,9 @@ def named_settings(
         ValueError: a value that cannot be converted.
     """
     # By the attribute, as `torch.compile` knows `dataclasses.fields` of objects alone.
-    known = kind.__dataclass_fields__.values()
+    known = [
+        f for f in kind.__dataclass_fields__.values() if not str(f.type).startswith("ClassVar")
+    ]
     allowed = [f.name for f in known if f.init and f.name not in without]
     return translated(f"method {method!r}", allowed, given)
 

@@ -527,6 +527,9 @@ def test_colors_of_stl(tmp_path):
 )  # fmt: skip
 def test_keywords_of_off(tmp_path, head, tail, want):
     lines = "".join(f"{p} 0{tail} # c\n" for p in ("0 0", "1 0", "0 1"))
+    if "C" in head:
+        with pytest.warns(UserWarning, match="lack the colours"):
+            load(tmp_path / "m.off", head + lines.replace(tail, "") + "\n3 0 1 2\n")
     mesh = load(tmp_path / "m.off", head + lines + "\n3 0 1 2\n")
     assert area(mesh) == 0.5
     assert (mesh.vertex_colors is None) == (want is None)

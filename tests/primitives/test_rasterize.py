@@ -287,6 +287,18 @@ def test_results_depend_neither_on_other_images_nor_on_threads():
     torch.testing.assert_close(together, drawn(pos, "reference"))
 
 
+def test_corners_at_the_end_of_float32():
+    pos = torch.tensor([[-0.4, 0.2, 0, 1], [-3.4e38, -1.0, 0, 1], [0.7, -0.9, 0, 1]])
+    found = []
+    for backend in ("auto", "reference"):
+        leaf = pos[None].clone().requires_grad_()
+        rast, db = dr.rasterize(None, leaf, TRI[:1], (8, 8), backend=backend)
+        assert rast[..., 3].any()
+        found.append((rast, db, *torch.autograd.grad(rast.sum() + db.sum(), leaf)))
+    assert all(x.isfinite().all() for x in found[0])
+    torch.testing.assert_close(*found)
+
+
 def test_empty_scenes():
     none = torch.zeros(0, 3, dtype=torch.int32)
     pos = torch.zeros(2, 0, 4, requires_grad=True)

@@ -280,7 +280,11 @@ def test_bad_input_ends_in_one_line():
         (lambda: soft_sort(KEYS, "bitonik"), ValueError, "unknown method 'bitonik'.*bitonic"),
         (lambda: soft_sort(KEYS, 3), TypeError, "a method is a name or a Sort, got int"),
         (lambda: soft_sort(KEYS, stepness=3.0), TypeError, "no setting 'stepness'.*steepness"),
-        (lambda: soft_sort(KEYS, "softsort", dist="cauchy"), TypeError, "no setting 'dist'"),
+        (
+            lambda: soft_sort(KEYS, "softsort", dist="cauchy"),
+            TypeError,
+            "no setting 'dist'; it has: backend, noise, power, steepness$",
+        ),
         (lambda: soft_sort(KEYS, steepness=0.0), ValueError, "steepness must be > 0, got 0"),
         (lambda: soft_sort(KEYS, steepness=-torch.ones(())), ValueError, "steepness must be > 0"),
         (lambda: soft_sort(KEYS, steepness=torch.ones(9)), ValueError, "one for each row"),

@@ -131,6 +131,21 @@ def test_the_gradient_of_neuralsorts_matrix_with_nan_ends():
     assert x.grad[1].isfinite().all()
 
 
+@for_each(method=["neuralsort", "softsort"], backend=["auto", "reference"])
+def test_row_sorts_of_infinities_are_nan(method, backend):
+    """Infinite differences have no softmax; kernels skipped what was far."""
+    x = torch.tensor([[1.0, torch.inf, 2.0], [1.0, -torch.inf, 2.0], [3.0, 1.0, 2.0]])
+    for f in (soft_sort, soft_rank, permutation):
+        leaf = x.clone().requires_grad_()
+        found = f(leaf, method, backend=backend, check=False)
+        (grad,) = torch.autograd.grad(found.square().sum(), leaf)
+        if f is not permutation or method == "neuralsort":
+            assert found[:2].isnan().all()
+            assert backend == "reference" or grad[:2].isnan().all()
+        assert found[2].isfinite().all()
+        assert grad[2].isfinite().all()
+
+
 def test_batches_of_gradients_end_in_one_line():
     x = torch.randn(2, 4, dtype=torch.float64)
     for module in (SoftSort(), SoftRank("neuralsort"), SoftRank("permutahedron"), SoftTopKMask(2)):

@@ -80,8 +80,10 @@ def read_off(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     soup = Soup.plain(table[:, :3].copy(), corners[found])
     if colored and color.shape[1] in (3, 4):
         soup.vertex_colors = unit_colors(color, notes)
-    elif color.shape[1] or colored:
-        note(notes, f"{max(0, color.shape[1])} further numbers of each vertex are not used")
+    elif color.shape[1]:
+        note(notes, f"{color.shape[1]} further numbers of each vertex are not used")
+    elif colored:
+        note(notes, "its vertices lack the colours that its keyword announces")
     if textured and width >= at + 2:
         soup.uvs, soup.face_uvs = table[:, -2:].copy(), soup.faces
     rest = lengths - 1 - sizes

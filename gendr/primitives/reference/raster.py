@@ -120,17 +120,20 @@ def _cross(a: Tensor, b: Tensor) -> Tensor:
 
 
 def shaded(scene: Scene, pos: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Both results of `rasterize` from the triangles that are seen [N, H, W], with gradients."""
+    """Both results of `rasterize` from the triangles that are seen [N, H, W], with gradients.
+
+    In float64, as in the kernels: products of three coordinates overflow in float32.
+    """
     seen = (ids >= 0)[..., None]
     points = pos.reshape(-1, 4)
     if not len(points):
         points = pos.new_zeros(1, 4)
-    at = points[scene.corners(ids)]
+    at = points[scene.corners(ids)].double()
     # Where nothing is seen stands a triangle that has all derivatives.
     plain = at.new_tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]])
     a, b, c = torch.where(seen[..., None], at, plain).unbind(-2)
     edges = torch.stack([_cross(b, c), _cross(c, a), _cross(a, b)], -2)  # [N, H, W, 3, 3]
-    x, y = scene.samples(pos)
+    x, y = scene.samples(at)
     sample = torch.stack(torch.broadcast_tensors(x, y[:, None], torch.ones_like(x)), -1)
     e = (edges * sample[..., None, :]).sum(-1)
     total = e.sum(-1, keepdim=True)
@@ -138,10 +141,11 @@ def shaded(scene: Scene, pos: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     det = (a[..., [0, 1, 3]] * edges[..., 0, :]).sum(-1)
     z = torch.stack([a[..., 2], b[..., 2], c[..., 2]], -1)
     depth = (e * z).sum(-1) / det
-    step = pos.new_tensor([2 / scene.width, 2 / scene.height])
+    step = at.new_tensor([2 / scene.width, 2 / scene.height])
     rise = edges[..., :2] * step  # of e for a pixel
     slope = (rise - bary[..., None] * rise.sum(-2, keepdim=True)) / total[..., None]
-    number = ids.to(pos.dtype) + 1
+    number = ids.to(at.dtype) + 1
     rast = torch.cat([bary[..., :2], depth[..., None], number[..., None]], -1)
     derivatives = torch.where(seen, slope[..., :2, :].flatten(-2), 0.0)
-    return torch.where(seen, rast, 0.0), derivatives[..., : 4 * scene.sloped]
+    rast = torch.where(seen, rast, 0.0).to(pos.dtype)
+    return rast, derivatives[..., : 4 * scene.sloped].to(pos.dtype)

@@ -50,7 +50,7 @@ class Products(NamedTuple):
     def fill(
         self, form: int, x: np.ndarray, order: np.ndarray, steepness: float, grads: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Fill in rows and columns for x [B, n] with its stable argsort.
+        """Fill in rows and columns for x [B, n] with its stable argsort; NaN if x is not finite.
 
         Returns:
             The derivatives of sum w_i p_ij a_j to x [B, n], and each matrix's part of that to the
@@ -63,20 +63,22 @@ class Products(NamedTuple):
         by_x, by_steepness = np.empty((batch * grads, n)), np.empty(batch)
         if form == ABSOLUTE:  # in O(n)
             launch(kernels.decays, batch, x.size, x, order, steepness, *self, by_x, by_steepness)
-            return by_x, by_steepness
-        neural = form == NEURAL
-        parts, room = -(-count // kernels.PART), n + kernels.LANES
-        sums = np.empty((batch, parts, self.columns.shape[2], room))
-        shares, lost = np.empty((batch, parts, 2, room * grads)), np.zeros((batch, n))
-        launch(
-            kernels.windows, batch * parts, x.size * count, x, order, steepness, neural, n - count,
-            self.w, self.a, self.rows, sums, shares, lost,
-        )  # fmt: skip
-        if self.columns.size > 0 or grads:
+        else:
+            parts, room = -(-count // kernels.PART), n + kernels.LANES
+            sums = np.empty((batch, parts, self.columns.shape[2], room))
+            shares, lost = np.empty((batch, parts, 2, room * grads)), np.zeros((batch, n))
             launch(
-                kernels.windows_end, batch, x.size, x, order, steepness, neural, sums, shares, lost,
-                self.columns, by_x, by_steepness,
+                kernels.windows, batch * parts, x.size * count, x, order, steepness,
+                form == NEURAL, n - count, self.w, self.a, self.rows, sums, shares, lost,
             )  # fmt: skip
+            if self.columns.size > 0 or grads:
+                launch(
+                    kernels.windows_end, batch, x.size, x, order, steepness, form == NEURAL, sums,
+                    shares, lost, self.columns, by_x, by_steepness,
+                )  # fmt: skip
+        # Kernels skip what is far, where infinite differences have no softmax.
+        found = (self.rows, self.columns, *[by_x] * grads)
+        spread_nan(x, *found, infinite=True)
         return by_x, by_steepness
 
 
@@ -114,7 +116,7 @@ def rows_forward(
         len(keys) * kernels.parts(count), p.numel(), keys.numpy(), order, float(steepness),
         *(() if neural else (squared,)), p.numpy(),
     )  # fmt: skip
-    spread_nan(keys.numpy(), p.numpy())
+    spread_nan(keys.numpy(), p.numpy(), infinite=neural)  # in others some rows are finite
     p = p.reshape(*x.shape[:-1], count, n)
     return (p,), (p, order)
 
@@ -173,7 +175,6 @@ def products_forward(
         products = Products.of(None, given, rows=count)
     products.fill(sort.form, keys.numpy(), order, float(steepness), grads=False)
     found = products.columns if by_columns else products.rows
-    spread_nan(keys.numpy(), found)
     shape = *payload.shape[:-2], *found.shape[1:]
     return (finite(torch.from_numpy(found).reshape(shape)),), (order,)
 
@@ -202,18 +203,22 @@ def products_backward(
 def mean_ranks_forward(
     sort: Any, x: Tensor, steepness: Number, *, save: bool
 ) -> tuple[tuple[Tensor], tuple[np.ndarray, ...]]:
-    """The ranks; saved: order, weights of sums over columns, ranks about the middle, and sums."""
+    """The ranks; saved: order, ranks about the middle, and sums over columns."""
     n = x.shape[-1]
     keys = x.reshape(-1, n)
-    weights = np.empty((len(keys), n, 2), keys.numpy().dtype)
-    weights[:] = np.stack([np.arange(n) - (n - 1) / 2, np.ones(n)], -1)
-    order, products = ordered(keys), Products.of(torch.from_numpy(weights), None, columns=n)
+    order, products = ordered(keys), Products.of(_places(keys), None, columns=n)
     products.fill(sort.form, keys.numpy(), order, float(steepness), grads=False)
-    spread_nan(keys.numpy(), products.columns)
     means, sums = products.columns[..., 0], products.columns[..., 1]
     means = means / sums
     found = torch.from_numpy(means + (n + 1) / 2).reshape(x.shape)
-    return (found,), (order, weights, means, sums)
+    return (found,), (order, means, sums)
+
+
+def _places(keys: Tensor) -> Tensor:
+    """Weights of sums over columns, [B, n, 2]: places about the middle, and ones."""
+    n = keys.shape[-1]
+    places = torch.arange(n, dtype=keys.dtype, device=keys.device) - (n - 1) / 2
+    return torch.stack([places, torch.ones_like(places)], -1).repeat(len(keys), 1, 1)
 
 
 def mean_ranks_backward(
@@ -221,13 +226,14 @@ def mean_ranks_backward(
     grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of x and of the steepness."""
-    (x, steepness), (order, weights, means, sums) = inputs, saved
-    keys = x.reshape(order.shape).numpy()
-    upstream = np.empty_like(weights)
+    (x, steepness), (order, means, sums) = inputs, saved
+    keys = x.reshape(order.shape)
+    weights = _places(keys)
+    upstream = torch.empty_like(weights).numpy()
     np.divide(grads[0].numpy().reshape(order.shape), sums, out=upstream[..., 0])
     np.multiply(upstream[..., 0], -means, out=upstream[..., 1])
-    products = Products.of(torch.from_numpy(weights), torch.from_numpy(upstream))
-    by_x, by_steepness = products.fill(sort.form, keys, order, float(steepness), grads=True)
+    products = Products.of(weights, torch.from_numpy(upstream))
+    by_x, by_steepness = products.fill(sort.form, keys.numpy(), order, float(steepness), grads=True)
     return torch.from_numpy(by_x), torch.from_numpy(by_steepness)
 
 
