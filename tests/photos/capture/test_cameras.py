@@ -722,7 +722,7 @@ def test_photos_of_a_drone_look_down():
         axes += dice.normal(0, 0.05, (3, 3))
         axes[:] = np.linalg.svd(axes)[0] @ np.linalg.svd(axes)[2]
     np.testing.assert_allclose(upwards(turns, [0] * 8), [0, 1, 0], atol=0.06)
-    images = [{"R": own.tolist(), "t": (-own @ [k % 4, 3.0, k // 4]).tolist()}
+    images = [{"R": own.tolist(), "t": (-own @ [k % 4, 3.0, k // 4]).tolist(), "depth": 3.0}
               for k, own in enumerate(turns)]  # fmt: skip
     turn = _world(images, [0] * 8)[0]
     np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-9)
