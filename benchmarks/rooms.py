@@ -9,9 +9,10 @@
 
 Drawn by Mitsuba 3 (Jakob et al. 2022): a furnished room under a lamp, a front with windows, stairs
 and columns under a sky, and a heap of boxes and balls between two walls; and, if asked for, a
-village from a drone (with GPS, if cameras are found), a corridor, a table, and under clouds a
-park with a statue and trees, a pond before a house, a shop with large panes, and hills around which
-a drone flies, with GPS as well. All are made of boxes and balls, to which distances are exact. What
+village from a drone (with GPS, if cameras are found), also in a grid straight down, a corridor, a
+table, a long front of windows, a hollow tree, and under clouds a park with a statue and trees, a
+pond before a house, a shop with large panes, and hills around which a drone flies, with GPS as
+well. All are made of boxes and balls, to which distances are exact. What
 is measured is what `gendr fit --scene` makes of the photos. Accuracy: the distance of points of the
 mesh from the true surface; precision, the share of them that are nearer than a part of the
 diagonal. Recall: the share of what two photos see that is so near to the mesh. F: their harmonic

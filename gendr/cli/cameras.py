@@ -135,11 +135,6 @@ def _line(found: FoundCameras) -> str:
         text += f"; {len(found.against)} pairs next to each other match otherwise than they are "
         text += "placed, as where equal things stand in a row: cameras may be wrong; take photos "
         text += f"nearer to each other ({_named([' and '.join(pair) for pair in found.against])})"
-    if found.again:
-        text += (
-            "; few features matched at first, and more were looked for: look at what comes out, "
-        )
-        text += "or take photos nearer to each other"
     if found.gps is not None:
         text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
         text += f"agree to {found.gps.error:.1f} m"

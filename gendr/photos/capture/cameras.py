@@ -94,7 +94,6 @@ class FoundCameras:
         fixes: photos that were placed and have a fix.
         apart: groups of `left_out` that match each other, but none of the photos that were placed.
         against: pairs of photos next to each other that match otherwise than they are placed.
-        again: whether so few were placed at first that matches were looked for again.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -107,7 +106,6 @@ class FoundCameras:
     fixes: int = 0
     apart: tuple[tuple[str, ...], ...] = ()
     against: tuple[tuple[str, ...], ...] = ()
-    again: bool = False
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
@@ -274,7 +272,6 @@ def find_cameras(
         sum(fixes[i] is not None for i in order),
         *(tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get(key, ()))
           for key in ("apart", "against")),
-        again=result.get("again", False),
     )  # fmt: skip
 
 

@@ -36,9 +36,6 @@ SHARED, POINTS = 4, 10
 # Features of a photo by which its partners are chosen, the ratio of their distances that makes two
 # agree, and how many that follow are its partners anyway.
 LARGEST, RATIO, NEXT = 400, 0.8, 3
-# The pairs for each photo whose matches are looked for again, at the most, which takes a second for
-# each; not where more than a part of them look as if the camera had been turned on the spot.
-AGAIN, TURNED = 5, 0.5
 # The fewest photos that are named as a group of their own.
 JOINED = 3
 # How far apart, in parts of their distance, two points lie that are not one; the fewest matches of
@@ -69,13 +66,24 @@ def main(folder: Path) -> None:
             database, images, names, single, reader, extraction_options=extraction, device=cpu
         )
     print("match 0", flush=True)  # noqa: T201
+    matching = pycolmap.FeatureMatchingOptions()
+    matching.use_gpu, matching.num_threads = False, job["threads"]
+    geometry = pycolmap.TwoViewGeometryOptions()
+    geometry.ransac.random_seed = 0  # by default another one every time
     count = count_of(job)
-    pairs = likely_pairs(database, job["partners"]) if count > job["all_pairs"] else None
-    told = count * (count - 1) // 2 if pairs is None else len(pairs)
-    print(f"pairs {told}", flush=True)  # noqa: T201
-    match(job, database, pairs)
-    best, chosen = with_more_matches(mapped(job, database, folder), job, database, folder)
-    again, database = chosen != database, chosen
+    chosen = count > job["all_pairs"]
+    pairs = likely_pairs(database, job["partners"]) if chosen else []
+    print(f"pairs {len(pairs) or count * (count - 1) // 2}", flush=True)  # noqa: T201
+    if chosen:
+        pairing = pycolmap.ImportedPairingOptions()
+        pairing.match_list_path = folder / "pairs.txt"
+        pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
+        pycolmap.match_image_pairs(
+            database, matching, pairing, verification_options=geometry, device=cpu
+        )
+    else:
+        pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
+    best = mapped(job, database, folder)
     against: list[tuple[str, str]] = []
     if best is not None:
         best, database = in_order(best, job, database, folder)
@@ -84,63 +92,13 @@ def main(folder: Path) -> None:
         against = contradicted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
-    result |= {"turned": turned_share(database), "apart": apart}
-    result |= {"against": against, "again": again}
+    result |= {"turned": turned_share(database), "apart": apart, "against": against}
     (folder / "result.json").write_text(json.dumps(result))
 
 
 def count_of(job: "dict[str, Any]") -> int:
     """How many images there are."""
     return sum(len(group["names"]) for group in job["groups"])
-
-
-def match(
-    job: "dict[str, Any]", database: Path, pairs: "list[Any] | None", *, again: bool = False
-) -> None:
-    """Match features of pairs of images, or of all, and verify them.
-
-    With `again` more are looked for along the epipolar lines that verified matches tell.
-    """
-    options = pycolmap.FeatureMatchingOptions()
-    options.use_gpu, options.num_threads, options.guided_matching = False, job["threads"], again
-    verifying: Any = {"verification_options": pycolmap.TwoViewGeometryOptions()}
-    verifying["verification_options"].ransac.random_seed = 0  # by default another one every time
-    verifying["device"] = pycolmap.Device.cpu
-    if pairs is None:
-        pycolmap.match_exhaustive(database, options, **verifying)
-        return
-    pairing = pycolmap.ImportedPairingOptions()
-    pairing.match_list_path = database.with_suffix(".txt")
-    pairing.match_list_path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
-    pycolmap.match_image_pairs(database, options, pairing, **verifying)
-
-
-def with_more_matches(
-    model: "pycolmap.Reconstruction | None", job: "dict[str, Any]", database: Path, folder: Path
-) -> "tuple[pycolmap.Reconstruction | None, Path]":
-    """The model found anew by more matches, if too few images were placed, and its database.
-
-    Of stretched patterns such as bark, features that are the same differ between photos, and their
-    others are hardly worse: few matches pass the test of ratios. Along epipolar lines there are
-    fewer others.
-    """
-    placed = 0 if model is None else model.num_reg_images()
-    if placed >= job["part"] * count_of(job) or turned_share(database) > TURNED:
-        return model, database
-    more = folder / "more.db"
-    shutil.copy(database, more)
-    with closing(pycolmap.Database.open(more)) as base:
-        names = {image.image_id: image.name for image in base.read_all_images()}
-        rows = zip(*base.read_two_view_geometry_num_inliers(), strict=True)
-        most = sorted(((count, pair) for pair, count in rows if count), reverse=True)
-        pairs = [pycolmap.pair_id_to_image_pair(pair) for _, pair in most[: AGAIN * len(names)]]
-        base.clear_two_view_geometries()
-    if not pairs:
-        return model, database
-    match(job, more, [(names[i], names[j]) for i, j in pairs], again=True)
-    found = mapped(job, more, folder, placed)
-    better = found is not None and found.num_reg_images() > placed
-    return (found, more) if better else (model, database)
 
 
 def mapped(

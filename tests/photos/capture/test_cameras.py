@@ -135,29 +135,6 @@ def test_photos_that_cannot_be_placed(tmp_path):
         find_cameras(tmp_path)
 
 
-@pytest.mark.rotating(5, group="photos")
-@needs_pycolmap
-def test_matches_are_looked_for_again_where_too_few_photos_are_placed(folder, tmp_path):
-    """Here all four photos are too few, so that there is a second search, along epipolar lines."""
-    import pycolmap
-
-    photos, groups, _, _ = module._prepare(
-        folder[0], list_photos(folder[0])[:4], tmp_path, 9, lambda now: None
-    )
-    job = {"groups": groups, "model": "SIMPLE_RADIAL", "masks": False, "all_pairs": 9, "threads": 1,
-           "first_pairs": module._FIRST_PAIRS[:1], "part": 2, "places": {}}  # fmt: skip
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    module._run(tmp_path, len(photos), lambda now: None)
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert len(result["images"]) == 4
-    assert not result["again"]  # as no more are placed
-    counts: list[int] = []
-    for name in ("features", "more"):
-        with closing(pycolmap.Database.open(tmp_path / f"{name}.db")) as base:
-            counts.append(sum(base.read_two_view_geometry_num_inliers()[1]))
-    assert counts[1] > 1.1 * counts[0] > 100
-
-
 def test_a_process_that_fails_is_one_line(folder, monkeypatch):
     root, _ = folder
     monkeypatch.setattr(module, "find_spec", lambda name: True)
@@ -678,8 +655,7 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert len(alone) == 3
     found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
-    text = _line(replace(found, against=(("b", "c"),), again=True))
-    assert "; few features matched at first" in text
+    text = _line(replace(found, against=(("b", "c"),)))
     assert "; 1 pairs next to each other match otherwise than they are placed" in text
 
 
@@ -746,7 +722,7 @@ def test_photos_of_a_drone_look_down():
         axes += dice.normal(0, 0.05, (3, 3))
         axes[:] = np.linalg.svd(axes)[0] @ np.linalg.svd(axes)[2]
     np.testing.assert_allclose(upwards(turns, [0] * 8), [0, 1, 0], atol=0.06)
-    images = [{"R": own.tolist(), "t": (-own @ [k % 4, 3.0, k // 4]).tolist()}
+    images = [{"R": own.tolist(), "t": (-own @ [k % 4, 3.0, k // 4]).tolist(), "depth": 3.0}
               for k, own in enumerate(turns)]  # fmt: skip
     turn = _world(images, [0] * 8)[0]
     np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-9)
