@@ -559,7 +559,9 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     assert a["history"] == b["history"]
     assert a["iou_per_view"] == b["iou_per_view"]
     assert (out / "fit.gif").read_bytes() == (whole / "fit.gif").read_bytes()
-    said = refused(capsys, *command, "-o", out, "--resume")
+    assert run(*command, "-o", out, "--resume") == 0
+    assert facts(out) == a
+    said = refused(capsys, *command, "-o", out, "--resume", "--max-megapixels", 99)
     assert "is finished, with 12 steps; give --steps a larger number" in said
     assert run(*command, "-o", out, "--resume", "--steps", 14) == 0
     scales = [entry["scale"] for entry in facts(out)["history"]]
@@ -684,7 +686,7 @@ def test_a_fit_that_ends_in_time(box, tmp_path, capsys):
     assert scales[-1] == pytest.approx(0.02 * 2 / 16)  # the schedule ends with the time
     assert "iou" in history[-1]
     capsys.readouterr()
-    assert "is finished, with" in refused(capsys, *command, "--budget", "0.3s", "--resume")
+    assert "is finished, with" in refused(capsys, *command, "--budget", "0.2s", "--resume")
     assert run(*command, "--budget", f"{seconds / 0.9 + 0.2}", "--resume", "--quiet") == 0
     more = facts(out)["history"]
     assert len(more) > len(history)

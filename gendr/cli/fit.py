@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
 MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", photos.METRICS
-CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", "progress.json", "preview.png"
+CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", photos.PROGRESS, "preview.png"
 # Seconds between two checkpoints, and between two previews; these take at most this part of the
 # time.
 SAVE_SECONDS = PREVIEW_SECONDS = 5.0
@@ -215,7 +215,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
         if args.resume and (out / CHECKPOINT).is_file():
             resume = _checkpoint(out, settings, device)
         start = f"icosphere({settings.subdivisions})" if kind == "sphere" else kind
-        report = _FitReport(args, settings, target, stages, clock, start, carrier, beside)
+        report = _FitReport(args, asked, settings, target, stages, clock, start, carrier, beside)
         result = fit(
             target.masks, target.camera, settings, init=init, resume=resume, callback=report.step
         )
@@ -382,6 +382,7 @@ class _FitReport:
     def __init__(
         self,
         args: Fit,
+        asked: str,
         settings: FitSettings,
         target: _Target,
         stages: Stages,
@@ -390,7 +391,7 @@ class _FitReport:
         carrier: str,
         beside: Beside,
     ) -> None:
-        self.args, self.carrier, self.start = args, carrier, start
+        self.args, self.asked, self.carrier, self.start = args, asked, carrier, start
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
@@ -525,7 +526,8 @@ class _FitReport:
         if target.views is not None and (self.start == "hull" or self.settings.remesh):
             result, removed = photos.without_crumbs(self.args, result, target.views)
         mesh = result.mesh.with_origin(target.origin)
-        metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
+        metrics: dict[str, Any] = {"finished": True, "asked": self.asked}
+        metrics |= {**result.metrics, "chamfer": None}
         note = ""
         if target.mesh is not None:
             metrics |= _chamfer(mesh, target.mesh, self.settings.seed)

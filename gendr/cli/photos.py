@@ -37,6 +37,8 @@ RESULTS = {
     "fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED,
     TURNTABLE, METRICS,
 }  # fmt: skip
+# What stands in the folder of an object, or of a scene, while one is made.
+PROGRESS, FOLDER = UNDER_WAY = "progress.json", "depth_maps"
 # Shorter side in pixels of the photos for stereo, unless --image-size says less or more.
 STEREO_SIZE = 400
 # Of those that colours are taken from, unless --color-size says another: as many photos of a square
@@ -66,19 +68,22 @@ def digest(args: Fit) -> str:
     deep = "*", "*/*", "sparse/0/*"
     inside = sorted(x for form in deep for x in path.glob(form)) if path.is_dir() else [path]
     named = [Path(name) for name in (args.cameras, args.init) if name is not None]
+    named += sorted(Path(args.masks).glob("*")) if args.masks is not None else []
     files = [file for file in inside if out not in file.parents] + named
     plain = replace(args, target=str(path), output="", quiet=False, resume=False, view=False)
     return Sources(out, "", files, plain).digest
 
 
 def is_finished(out: Path, asked: str) -> bool:
-    """Whether a folder holds all results of the scene that is asked for."""
+    """Whether a folder holds all results of what is asked for, and nothing is under way there."""
     try:
         found = json.loads((out / METRICS).read_bytes())
-        same = (found["kind"], found["asked"]) == ("scene", asked)
+        scene, same = found["kind"] == "scene", found["asked"] == asked
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
-    return same and all((out / name).is_file() for name in (TEXTURED, "points.ply", "sheet.png"))
+    wanted = (TEXTURED, "points.ply") if scene else ("fit.obj", "fit.gif")
+    there = all((out / name).is_file() for name in (*wanted, "sheet.png"))
+    return same and there and not any((out / name).exists() for name in UNDER_WAY)
 
 
 def given_options(args: Fit, *names: str) -> list[str]:

@@ -20,7 +20,14 @@ from gendr.cli.command_line import say
 from gendr.cli.common import as_json, changed, model_file, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
-from gendr.cli.photos import METRICS, TEXTURED, check_colors, given_options, write_results
+from gendr.cli.photos import (
+    FOLDER,
+    METRICS,
+    TEXTURED,
+    check_colors,
+    given_options,
+    write_results,
+)
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
 from gendr.kernels.threads import num_threads
@@ -38,7 +45,7 @@ from gendr.photos.views import view_sizes
 SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
-POINTS, SHEET, FOLDER = "points.ply", "sheet.png", "depth_maps"
+POINTS, SHEET = "points.ply", "sheet.png"
 # The preview: its files, the longer side of photos for it and from which on there is one, and the
 # part of the faces that it has; and all stages in times of those that it takes.
 PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
