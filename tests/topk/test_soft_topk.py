@@ -8,9 +8,11 @@ from gendr import sorting
 from gendr.distributions import standard_distributions
 from gendr.sorting import Network, permutation
 from gendr.topk import NetworkSelection, SoftTopK, SortSelection, get, names, network, soft_topk
+from support.backends import BACKENDS, place
 from support.cases import for_each
 from support.lists import MASK, assert_of_lists, poisoned
 
+F64 = torch.float64
 NETWORKS = ("bitonic", "odd_even", "odd_even_merge", "pairwise", "splitter")
 WITH_A = [name for name in names() if name != "permutahedron"]
 
@@ -137,11 +139,15 @@ def test_top_rows_are_those_of_the_sort():
     assert soft_topk(values(0, 6), 2).attribution.shape == (0, 2, 6)
 
 
-def test_backends_agree():
-    x = values(3, 20).float()
-    want = soft_topk(x.double(), 5, backend="reference")
-    out = soft_topk(x, 5, backend="cpu")
-    torch.testing.assert_close(out.attribution.double(), want.attribution, rtol=1e-5, atol=1e-6)
+@for_each(backend=BACKENDS, method=["splitter", "odd_even"])
+def test_backends_agree(backend, method):
+    x, weights, found = values(3, 20).float(), values(3, 5, 20), []
+    for name, dtype, device in ((backend, x.dtype, place(backend)[0]), ("reference", F64, "cpu")):
+        leaf = x.to(device, dtype).requires_grad_()
+        out = soft_topk(leaf, 5, method, dist="logistic", steepness=2.0, backend=name)
+        (grad,) = torch.autograd.grad((out.attribution * weights.to(leaf)).sum(), leaf)
+        found.append([t.detach().cpu().double() for t in (out.values, out.attribution, grad)])
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
 def test_bad_input():
