@@ -105,7 +105,8 @@ class Scene:
     def corners(self, ids: Tensor) -> Tensor:
         """Rows [N, H, W, 3] in the vertices of all images, of the triangles `ids` [N, H, W]."""
         base = torch.arange(self.images, device=ids.device) * (0 if self.shared else self.vertices)
-        return self.tri[ids.clamp(min=0).long()].long() + base[:, None, None, None]
+        tri = self.tri if len(self.tri) else self.tri.new_zeros(1, 3)
+        return tri[ids.clamp(min=0).long()].long() + base[:, None, None, None]
 
     def samples(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """(x [W], y [H]) of pixel centres in NDC, rows from the bottom."""

@@ -7,6 +7,7 @@ import torch
 import gendr
 from gendr import primitives as dr
 from gendr.mesh import icosphere
+from support.backends import BACKENDS, place
 from support.cases import for_each
 
 pytestmark = pytest.mark.skipif(gendr.backends()["cpu"] is not None, reason="needs Numba")
@@ -299,17 +300,20 @@ def test_corners_at_the_end_of_float32():
     torch.testing.assert_close(*found)
 
 
-def test_empty_scenes():
-    none = torch.zeros(0, 3, dtype=torch.int32)
-    pos = torch.zeros(2, 0, 4, requires_grad=True)
-    rast, db = dr.rasterize(None, pos, none, (3, 5))
-    color, _ = dr.interpolate(torch.zeros(2, 0, 3), rast, none)
-    image = dr.antialias(color, rast, pos, none)
+@for_each(backend=BACKENDS)
+def test_empty_scenes(backend):
+    device, _ = place(backend)
+    none = torch.zeros(0, 3, dtype=torch.int32, device=device)
+    pos = torch.zeros(2, 0, 4, device=device, requires_grad=True)
+    rast, db = dr.rasterize(None, pos, none, (3, 5), backend=backend)
+    colors = torch.zeros(2, 0, 3, device=device, requires_grad=True)
+    color, _ = dr.interpolate(colors, rast, none, backend=backend)
+    image = dr.antialias(color, rast, pos, none, backend=backend)
     assert image.shape == (2, 3, 5, 3)
     assert not any(x.any() for x in (rast, db, image))
     (grad,) = torch.autograd.grad(rast.sum() + db.sum(), pos)
     assert grad.shape == pos.shape
-    rast, _ = dr.rasterize(None, torch.zeros(0, 4, 4), none, (3, 5))
+    rast, _ = dr.rasterize(None, pos.new_zeros(0, 4, 4), none, (3, 5), backend=backend)
     assert rast.shape == (0, 3, 5, 4)
 
 

@@ -84,27 +84,20 @@ def test_hard_decisions_take_the_first_of_ties_as_python_does():
 
 
 def test_a_joint_run_is_the_sum_over_all_paths():
-    generator = torch.Generator().manual_seed(0)
-    jobs = torch.rand(3, 4, generator=generator, dtype=torch.float64).requires_grad_()
-    load = torch.zeros(2, dtype=torch.float64)
-    want = torch.stack([makespan_by_paths(x, 0.3) for x in jobs])
-    got = makespan(jobs, load, scale=0.3, dist=LAST, execution=Joint(16))
-    torch.testing.assert_close(got, want, rtol=1e-7, atol=1e-7)
-    slopes = [torch.autograd.grad(x.sum(), jobs)[0] for x in (got, want)]
-    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-6)
-    merged = makespan(jobs, load, scale=0.3, dist=LAST)
-    assert (merged - want).abs().max() > 0.05
-
-
-def test_more_paths_come_nearer_and_one_is_beside_the_merged_run():
-    jobs = torch.rand(6, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    """Of fewer paths it is nearer to it, the more there are, than the merged run."""
+    generator = torch.Generator().manual_seed(1)
+    jobs = torch.rand(6, 4, generator=generator, dtype=torch.float64).requires_grad_()
     load = torch.zeros(2, dtype=torch.float64)
     want = torch.stack([makespan_by_paths(x, 0.2) for x in jobs])
-    merged = makespan(jobs, load, scale=0.2, dist=LAST)
-    errors = [(merged - want).abs().mean()] + [
-        (makespan(jobs, load, scale=0.2, dist=LAST, execution=Joint(n)) - want).abs().mean()
-        for n in (2, 6, 16)
-    ]
+    merged, *some, whole = (
+        makespan(jobs, load, scale=0.2, dist=LAST, execution=execution)
+        for execution in ("merged", Joint(2), Joint(6), Joint(16))
+    )
+    torch.testing.assert_close(whole, want, rtol=1e-7, atol=1e-7)
+    slopes = [torch.autograd.grad(x.sum(), jobs)[0] for x in (whole, want)]
+    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-6)
+    assert (merged - want).abs().max() > 0.05
+    errors = [(x - want).abs().mean() for x in (merged, *some, whole)]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-7
 

@@ -426,19 +426,22 @@ def in_batches(seed, every):
     return [(*members[(i * 977 + seed * 131) % len(members)], seed * 20 + i, 16) for i in range(20)]
 
 
+def assert_wild_is_finite(backend, dtype, dist, tconorm, seed, scenes, **limits):
+    corners, colours, opacity, scale = (x.to(dtype) for x in wild(scenes, seed))
+    scene = Scene(corners, (4, 4), dist, tconorm, seed=seed)
+    given = {"corners": corners, "colours": colours, "opacity": opacity, "scale": scale}
+    scene.leaves |= {k: v.double() for k, v in given.items()}
+    found = scene.found(backend, dtype, **limits)
+    assert_finite(found)
+    assert found[1].min() >= 0
+    assert found[1].max() <= 1 + 1e-6
+
+
 @for_each("dist, tconorm, seed, scenes", in_batches, rotating=4)
 def test_wild_scenes_are_finite(dist, tconorm, seed, scenes):
     for dtype in (torch.float64, torch.float32):
-        corners, colours, opacity, scale = (x.to(dtype) for x in wild(scenes, seed))
-        scene = Scene(corners, (4, 4), dist, tconorm, seed=seed)
-        given = {"corners": corners, "colours": colours, "opacity": opacity, "scale": scale}
-        scene.leaves |= {k: v.double() for k, v in given.items()}
-        found = scene.found(
-            "cpu", dtype, cutoff=(0.0, 1e-6)[seed % 2], bound=(0.0, 1e-4)[seed % 3 > 0]
-        )
-        assert_finite(found)
-        assert found[1].min() >= 0
-        assert found[1].max() <= 1 + 1e-6
+        limits = {"cutoff": (0.0, 1e-6)[seed % 2], "bound": (0.0, 1e-4)[seed % 3 > 0]}
+        assert_wild_is_finite("cpu", dtype, dist, tconorm, seed, scenes, **limits)
 
 
 @pytest.mark.rotating(4, group="rendering")
@@ -473,14 +476,7 @@ def test_hard_faces_and_wild_scenes_are_finite_in_triton(dist, tconorm):
     got, want = scene.found("triton", torch.float32), scene.found("reference")
     assert_finite(got)
     assert (got[1] - want[1]).abs().max() <= TOLERANCES[torch.float32].alpha
-    corners, colours, opacity, scale = wild(4, 5)
-    scene = Scene(corners, (4, 4), dist, tconorm)
-    given = {"corners": corners, "colours": colours, "opacity": opacity, "scale": scale}
-    scene.leaves |= {k: v.double() for k, v in given.items()}
-    found = scene.found("triton", torch.float32, cutoff=1e-6)
-    assert_finite(found)
-    assert found[1].min() >= 0
-    assert found[1].max() <= 1 + 1e-6
+    assert_wild_is_finite("triton", torch.float32, dist, tconorm, 5, 4, cutoff=1e-6)
 
 
 @needs_triton

@@ -237,7 +237,7 @@ def test_bad_scenes():
 def test_backends_are_listed_by_operator():
     """Of all systems; what has no kernels in a backend says so, and the definition serves all."""
     found = gendr.backends("all")
-    assert found["rendering"] == gendr.backends()
+    assert found["rendering"] == gendr.backends() == gendr.backends("primitives")
     for operator in (
         "rendering.ordered", "primitives.texture", "sorting.ranks", "logic.gates", "relaxed",
         "topk.mask", "topk.losses", "losses.cosines", "splatting.project", "rendering.project",
@@ -247,8 +247,12 @@ def test_backends_are_listed_by_operator():
     assert "has no triton kernels" in found["sorting.rows"]["triton"]
     with pytest.raises((ValueError, RuntimeError), match="triton"):
         gendr.sorting.soft_rank(torch.rand(3), "softsort", backend="triton")
-    with pytest.raises(ValueError, match="primitives"):
+    with pytest.raises(ValueError, match=r"unknown of 'primitive'.*primitives"):
         gendr.backends("primitive")
+    with pytest.raises(ValueError, match="unknown backend 'cuda'"):
+        gendr.primitives.rasterize(
+            None, torch.rand(1, 3, 4), torch.tensor([[0, 1, 2]]).int(), (4, 4), backend="cuda"
+        )
 
 
 @pytest.mark.every

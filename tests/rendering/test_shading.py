@@ -8,6 +8,7 @@ from torch.autograd import gradcheck
 
 from gendr import Camera, Lighting, Mesh, Renderer, look_at
 from gendr.mesh import cube, icosphere
+from support import TOLERANCES, relative_l2
 from support.backends import BACKENDS, centres, place
 from support.cases import for_each
 
@@ -427,9 +428,8 @@ def wide_scene():
         "texture": random(7, 5, 3),
         "uvs": 3 * random(count, 2) - 1,  # beyond the ends, where the texture repeats
         "direction": random(2, 3) - 0.5,
-        "gamma": torch.tensor(0.05, dtype=torch.float64),
         "distance": torch.tensor(2.7, dtype=torch.float64),
-        "scale": torch.tensor(0.08, dtype=torch.float64),
+        "background": torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64),
     }
 
 
@@ -443,37 +443,75 @@ LIGHTS = {
 SURFACES = ("vertex_colors", "face_colors", "texture")
 
 
+def painted(
+    backend, surface=SURFACES[:2], light="lambert", dist="logistic", count=81, orthographic=False,
+    eps=1e-3,
+):  # fmt: skip
+    """Two images of the last `count` faces, and the gradients of all that they depend on."""
+    device, dtype = place(backend)
+    leaf = wide_scene()
+    leaf["faces"], leaf["face_colors"] = (leaf[k][81 - count :] for k in ("faces", "face_colors"))
+    faces = leaf.pop("faces").to(device)
+    leaf = {k: v.to(device, dtype).requires_grad_() for k, v in leaf.items()}
+    camera = look_at(
+        leaf["distance"], 21.0, leaf["distance"].new_tensor([33.0, 140.0]),
+        orthographic=orthographic,
+    )  # fmt: skip
+    parts = {name: leaf[name] for name in surface}
+    if "texture" in surface:
+        parts |= {"uvs": leaf["uvs"], "face_uvs": faces}
+    lighting = LIGHTS[light]
+    if lighting is not None:
+        lighting = Lighting(direction=leaf["direction"], **lighting)
+    renderer = Renderer(
+        (13, 15), dist, scale=0.08, gamma=0.05, eps=eps, backend=backend, lighting=lighting,
+        cutoff=1e-4, learnable=("scale", "gamma", *["shape"] * ("gamma" in dist)),
+    ).to(device, dtype)  # fmt: skip
+    renderer.background = leaf["background"]
+    rgb = renderer(Mesh(leaf["vertices"], faces, **parts), camera).rgb
+    weights = torch.linspace(-1, 1, rgb.numel(), dtype=dtype, device=device).reshape(rgb.shape)
+    (rgb * weights).sum().backward()
+    leaf |= renderer.named_parameters()
+    grads = {name: x.grad.cpu() for name, x in leaf.items() if x.grad is not None}
+    return rgb.detach().cpu(), grads
+
+
 @for_each(rotating=10, surface=[(), SURFACES[:2], SURFACES[2:], SURFACES], light=LIGHTS)
 def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):
     """Everything that a colour depends on, with more fragments than fit a block."""
-    results = []
-    orthographic = light == "smooth"
-    for backend in ("cpu", "reference"):
-        leaf = {k: v.clone() for k, v in wide_scene().items()}
-        faces = leaf.pop("faces")
-        leaf = {k: v.requires_grad_() for k, v in leaf.items()}
-        camera = look_at(
-            leaf["distance"], 21.0, torch.tensor([33.0, 140.0]).double(),
-            orthographic=orthographic,
-        )  # fmt: skip
-        parts = {name: leaf[name] for name in surface}
-        if "texture" in surface:
-            parts |= {"uvs": leaf["uvs"], "face_uvs": faces}
-        lighting = LIGHTS[light]
-        if lighting is not None:
-            lighting = Lighting(direction=leaf["direction"], **lighting)
-        renderer = Renderer(
-            (13, 15), "logistic", scale=leaf["scale"], gamma=leaf["gamma"], backend=backend,
-            lighting=lighting, background=(0.1, 0.2, 0.3), cutoff=1e-4,
-        )  # fmt: skip
-        rgb = renderer(Mesh(leaf["vertices"], faces, **parts), camera).rgb
-        weights = torch.linspace(-1, 1, rgb.numel(), dtype=rgb.dtype).reshape(rgb.shape)
-        (rgb * weights).sum().backward()
-        results.append([rgb.detach(), *(x.grad for x in leaf.values())])
-    for got, want in zip(*results, strict=True):
-        assert (got is None) == (want is None)
-        if got is not None:
-            torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
+    case = {"surface": surface, "light": light, "orthographic": light == "smooth"}
+    got, want = painted("cpu", **case), painted("reference", **case)
+    torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.skipif("triton" not in BACKENDS, reason="needs a GPU or the interpreter")
+@for_each(
+    "small, case",
+    [
+        *((False, {"dist": dist}) for dist in (
+            "logistic", "uniform", "gamma(shape=0.5).reversed", "cauchy.squared",
+            "gumbel_max.centred",
+        )),
+        (False, {"orthographic": True}),
+        (False, {"light": "none"}),
+        (False, {"eps": 0.99}),  # a background in front
+        (False, {"count": 0}),
+        (True, {"dist": "uniform"}),  # many tiles, lists and shares
+    ],
+    rotating=8,
+)  # fmt: skip
+def test_fused_colours_of_triton_equal_the_reference(small, case, monkeypatch):
+    case, tolerance = {"count": 7} | case, TOLERANCES[torch.float32]
+    if small:
+        from support.triton import small_tiles
+
+        small_tiles(monkeypatch, block_faces=2, block_pixels=64)
+    (got, grads), (want, want_grads) = (painted(name, **case) for name in ("triton", "reference"))
+    assert (got - want).abs().max() <= tolerance.alpha
+    assert grads.keys() == want_grads.keys()
+    for name, grad in want_grads.items():
+        if grad.norm() > 1e-20:  # below, float32 has subnormal numbers only
+            assert relative_l2(grads[name], grad) <= tolerance.gradient, name
 
 
 @pytest.mark.every

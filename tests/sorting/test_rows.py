@@ -31,7 +31,9 @@ def matrix(sort, x, steepness):
 
 
 def assert_gradients(got, want, leaves, g):
-    for a, b in zip(*(torch.autograd.grad(p, leaves, g) for p in (got, want)), strict=True):
+    for a, b in zip(
+        *(torch.autograd.grad(y, leaves, g, retain_graph=True) for y in (got, want)), strict=True
+    ):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
@@ -116,17 +118,27 @@ def test_two_inputs_are_a_logistic_network_and_rows_are_densities():
 # -- kernels
 
 
-def test_kernel_is_the_reference_also_at_ties():
+def test_kernels_are_the_reference_also_at_ties():
+    """The matrix, and products with it for which it is not made."""
     tied = torch.tensor([[0.3, -1.0, 0.8, 0.3, 0.3, 0.8], [-0.0, 0.0, -0.0, 0.0, -0.0, 0.0]])
     for sort in COMPILED:
-        for shape in (*SHAPES, None):
+        for shape in (*SHAPES, (1, 600), None):  # more than one part of a matrix
             x, steepness, g = inputs(*(shape or (2, 6)))
             x = x if shape else tied.double().requires_grad_()
-            got, want = matrix(sort, x, steepness), sort.reference(x, steepness)
-            torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
-            assert_gradients(got, want, (x, steepness), g)
+            got, p = matrix(sort, x, steepness), sort.reference(x, steepness)
+            torch.testing.assert_close(got, p, rtol=0, atol=1e-12)
+            assert_gradients(got, p, (x, steepness), g)
             if not shape:
                 assert torch.equal(got[0, :, 0], got[0, :, 3])
+            payload = torch.randn(*x.shape, 3, dtype=torch.float64).requires_grad_()
+            method, leaves = replace(sort, steepness=steepness), (x, steepness, payload)
+            got, want = method.carried(x, payload), p @ payload
+            torch.testing.assert_close(got, want, rtol=0, atol=1e-11)
+            assert_gradients(got, want, leaves, torch.randn_like(want))
+            positions = torch.arange(1.0, x.shape[-1] + 1, dtype=torch.float64)
+            got, want = method.ranks(x), positions @ (p / p.sum(-2, keepdim=True))
+            torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-11)
+            assert_gradients(got, want, (x, steepness), torch.randn_like(x))
 
 
 def test_few_rows_are_the_last_of_all_also_at_ties():
@@ -157,26 +169,6 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
                 torch.testing.assert_close(got, product, rtol=0, atol=1e-12)
                 leaves = x, steepness, weights
                 assert_gradients(got, product, leaves, torch.randn_like(product))
-
-
-def test_products_without_a_matrix_are_those_with_it():
-    tied = torch.tensor([[0.3, -1.0, 0.8, 0.3, 0.3, 0.8], [-0.0, 0.0, -0.0, 0.0, -0.0, 0.0]])
-    for sort in COMPILED:
-        for shape in (*SHAPES, (1, 600), None):  # more than one part of a matrix
-            x, steepness, _ = inputs(*(shape or (2, 6)))
-            x = x if shape else tied.double().requires_grad_()
-            payload = torch.randn(*x.shape, 3, dtype=torch.float64).requires_grad_()
-            method = replace(sort, steepness=steepness)
-            leaves = x, steepness, payload
-            got, want = method.carried(x, payload), sort.reference(x, steepness) @ payload
-            torch.testing.assert_close(got, want, rtol=0, atol=1e-11)
-            assert_gradients(got, want, leaves, torch.randn_like(want))
-            positions = torch.arange(1.0, x.shape[-1] + 1, dtype=torch.float64)
-            got = method.ranks(x)
-            p = sort.reference(x, steepness)
-            want = positions @ (p / p.sum(-2, keepdim=True))
-            torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-11)
-            assert_gradients(got, want, (x, steepness), torch.randn_like(x))
 
 
 def test_products_in_float32_with_any_number_of_threads():

@@ -282,10 +282,7 @@ def projections():
 @pytest.mark.rotating(4, group="sorting")
 def test_projections_have_no_race_either(monkeypatch):
     monkeypatch.setattr(isotonic, "LANES", 4)
-    watch, shuffled = in_any_order(projections)
-    assert {*watch.kernels} == {"project", "project_gradients"}
-    for got, want in zip(shuffled, projections(), strict=True):
-        assert torch.equal(got, want)
+    assert {*in_any_order(projections).kernels} == {"project", "project_gradients"}
 
 
 @needs_the_interpreter
@@ -300,9 +297,8 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(monkeyp
             results, grads = found("triton", wires, dist, x, width=width)
             return [*results, *grads]
 
-        watch, shuffled = in_any_order(sorted_)
+        watch = in_any_order(sorted_)
         assert min(watch.programs) > 1
-        assert all(map(torch.equal, shuffled, sorted_()))
         kernels |= {*watch.kernels}
     assert kernels >= {
         *("gates", "gates_gradients", "carry", "carry_gradients"),

@@ -5,6 +5,7 @@
 | `cases` | one test that walks through many cases |
 | `scenes`, `cameras`, `tolerances` | what backends are compared on, and how far they may differ |
 | `backends` | a backend of rendering held against the reference |
+| `lists` | masked results, held against those of every list without what is absent |
 | `layers` | faces that are joined in order, held against the definition |
 | `operators`, `operator_examples` | a call of every public entry point; every operator |
 | `instances` | samples of the 1242 renderers |

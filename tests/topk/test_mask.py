@@ -11,6 +11,7 @@ from gendr.distributions import get
 from gendr.topk import SoftTopKMask, soft_topk_mask
 from support.cases import for_each
 from support.distributions import exact_cdf
+from support.lists import MASK, assert_of_lists, poisoned
 
 ORACLE = [
     "laplace", "logistic", "gaussian", "cauchy", "reciprocal", "uniform", "cubic_hermite",
@@ -185,32 +186,24 @@ def test_bad_input():
         soft_topk_mask(torch.zeros(5), 1.5, hard=True)
 
 
-PRESENT = torch.tensor(
-    [[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 1], [1, 1, 0, 0, 0]]
-).bool()
-
-
 @for_each(name=[*ORACLE, *FORMS], way=WAYS, rotating=3)
 def test_absent_values_change_nothing(name, way):
-    x = torch.where(PRESENT, values(25).reshape(5, 5), torch.nan).requires_grad_()
-    k = torch.tensor([2.5, 1.0, 2.0, 0.25, 3.0], dtype=torch.float64, requires_grad=True)
-    weights = values(25, 2).reshape(5, 5)
-    p = soft_topk_mask(x, k, name, 0.4, mask=PRESENT, backend=way)
-    by_x, by_k = torch.autograd.grad((p * weights).sum(), (x, k))
-    assert (p[~PRESENT] == 0).all()
-    assert (by_x[~PRESENT] == 0).all()
-    for row in range(2):
-        here = PRESENT[row]
-        alone, number = x.detach()[row, here].requires_grad_(), k.detach()[row].requires_grad_()
-        want = soft_topk_mask(alone, number, name, 0.4, backend=way)
-        torch.testing.assert_close(p[row, here], want)
-        slopes = torch.autograd.grad((want * weights[row, here]).sum(), (alone, number))
-        torch.testing.assert_close(by_x[row, here], slopes[0])
-        torch.testing.assert_close(by_k[row], slopes[1])
+    x = poisoned(values(36).reshape(6, 6))
+    k = torch.tensor([2.5, 1.0, 2.0, 0.25, 3.0, 1.5], dtype=torch.float64, requires_grad=True)
+    p = soft_topk_mask(x, k, name, 0.4, mask=MASK, backend=way)
+
+    def alone(x, row):
+        return soft_topk_mask(x, k[row], name, 0.4, backend=way)
+
+    assert_of_lists(p, alone, x, dims="n")
+    by_x, by_k = torch.autograd.grad(p[:, 1].sum(), (x, k))
+    for row in (0, 1, 5):
+        slope = torch.autograd.grad(alone(x.detach()[row, MASK[row]], row)[int(MASK[row, 0])], k)[0]
+        torch.testing.assert_close(by_k[row], slope[row])
     # Nothing to choose from: one value has k, and where k is all that there are, each has 1.
     torch.testing.assert_close(p[3, 4], k[3])
-    assert p[4].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
-    assert (by_x[2:] == 0).all()
+    assert p[4].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    assert (by_x[2:5] == 0).all()
     assert by_k[[2, 4]].tolist() == [0.0, 0.0]
 
 

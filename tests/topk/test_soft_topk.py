@@ -8,8 +8,11 @@ from gendr import sorting
 from gendr.distributions import standard_distributions
 from gendr.sorting import Network, permutation
 from gendr.topk import NetworkSelection, SoftTopK, SortSelection, get, names, network, soft_topk
+from support.backends import BACKENDS, place
 from support.cases import for_each
+from support.lists import MASK, assert_of_lists, poisoned
 
+F64 = torch.float64
 NETWORKS = ("bitonic", "odd_even", "odd_even_merge", "pairwise", "splitter")
 WITH_A = [name for name in names() if name != "permutahedron"]
 
@@ -136,11 +139,15 @@ def test_top_rows_are_those_of_the_sort():
     assert soft_topk(values(0, 6), 2).attribution.shape == (0, 2, 6)
 
 
-def test_backends_agree():
-    x = values(3, 20).float()
-    want = soft_topk(x.double(), 5, backend="reference")
-    out = soft_topk(x, 5, backend="cpu")
-    torch.testing.assert_close(out.attribution.double(), want.attribution, rtol=1e-5, atol=1e-6)
+@for_each(backend=BACKENDS, method=["splitter", "odd_even"])
+def test_backends_agree(backend, method):
+    x, weights, found = values(3, 20).float(), values(3, 5, 20), []
+    for name, dtype, device in ((backend, x.dtype, place(backend)[0]), ("reference", F64, "cpu")):
+        leaf = x.to(device, dtype).requires_grad_()
+        out = soft_topk(leaf, 5, method, dist="logistic", steepness=2.0, backend=name)
+        (grad,) = torch.autograd.grad((out.attribution * weights.to(leaf)).sum(), leaf)
+        found.append([t.detach().cpu().double() for t in (out.values, out.attribution, grad)])
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
 def test_bad_input():
@@ -186,7 +193,6 @@ def test_a_result_unpacks_like_that_of_soft_sort():
     assert (len(out), out[0] is out.values) == (2, True)
 
 
-PRESENT = torch.tensor([[1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 0, 0, 1]]).bool()
 SYMMETRIC = sorted(
     name for name, dist in standard_distributions().items() if dist.is_symmetric is True
 )
@@ -197,35 +203,23 @@ ALL += [get("splitter", steepness=1.3, dist=dist) for dist in SYMMETRIC]
 @for_each(method=ALL, largest=[True, False], rotating=4)
 def test_absent_values_are_not_selected(method, largest):
     """Values and gradients are those of the lists of what is present alone."""
-    x = torch.where(PRESENT, values(4, 5), torch.nan).requires_grad_()
-    payload = values(4, 5, 2, seed=1)
-    out = soft_topk(x, 3, method, largest=largest, mask=PRESENT, payload=payload)
+    x, payload = poisoned(values(6, 6)), values(6, 6, 2, seed=1)
+    out = soft_topk(x, 3, method, largest=largest, mask=MASK, payload=payload)
+
+    def alone(x, row):
+        return soft_topk(
+            x, min(3, len(x)), method, largest=largest, payload=payload[row, MASK[row]]
+        )
+
     parts = {"values": "k"}
     if method.has_attribution:
         parts |= {"attribution": "kn", "payload": "kc"}
     for part, dims in parts.items():
-        found = getattr(out, part)
-        weights = values(*found.shape, seed=2)
-        (gradient,) = torch.autograd.grad((found * weights).sum(), x, retain_graph=True)
-        assert (gradient[~PRESENT] == 0).all()
-        for row, here in enumerate(PRESENT):
-            count = min(3, int(here.sum()))
-            assert (found[row, count:] == 0).all()
-            if count == 0:
-                continue
-            alone = x.detach()[row, here].requires_grad_()
-            want = getattr(
-                soft_topk(alone, count, method, largest=largest, payload=payload[row, here]), part
-            )
-            got, weight = found[row, :count], weights[row, :count]
-            if dims == "kn":
-                assert (got[:, ~here] == 0).all()
-                got, weight = got[:, here], weight[:, here]
-            torch.testing.assert_close(got, want)
-            (slope,) = torch.autograd.grad((want * weight).sum(), alone)
-            torch.testing.assert_close(gradient[row, here], slope)
-    hard = torch.where(PRESENT, x, -torch.inf if largest else torch.inf).topk(3, largest=largest)
-    for row, here in enumerate(PRESENT):
+        assert_of_lists(
+            getattr(out, part), lambda x, row, part=part: getattr(alone(x, row), part), x, dims=dims
+        )
+    hard = torch.where(MASK, x, -torch.inf if largest else torch.inf).topk(3, largest=largest)
+    for row, here in enumerate(MASK):
         count = min(3, int(here.sum()))
         assert torch.equal(out.indices[row, :count], hard.indices[row, :count])
         assert (out.indices[row, count:] == -1).all()

@@ -127,7 +127,7 @@ def shaded(scene: Scene, pos: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     seen = (ids >= 0)[..., None]
     points = pos.reshape(-1, 4)
     if not len(points):
-        points = pos.new_zeros(1, 4)
+        points = torch.cat([points, points.new_zeros(1, 4)])
     at = points[scene.corners(ids)].double()
     # Where nothing is seen stands a triangle that has all derivatives.
     plain = at.new_tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]])
