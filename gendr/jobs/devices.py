@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -15,22 +14,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 def on_given_devices(function: F) -> F:
     """Let a function compute where what it is given lives: torch's default device does not count.
 
-    For long work with tables of its own on the CPU; what a user may compile names its devices. It
-    learns by gradients of its own, also where the caller has turned them off.
+    For long work with tables of its own on the CPU; what a user may compile names its devices.
     """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         # Not get_default_device, an error of torch 2.8 once a default was taken back.
-        plain = torch.empty(0).device.type == "cpu"
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            nullcontext() if plain else torch.device("cpu"),
-        ):
+        if torch.empty(0).device.type == "cpu":
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
             return function(*args, **kwargs)
 
     return call  # pyright: ignore[reportReturnType]
+
+
+def learns(function: F) -> F:
+    """`on_given_devices`, and with gradients, also where the caller has turned them off."""
+    return on_given_devices(torch.inference_mode(False)(torch.enable_grad()(function)))
 
 
 def usable_device(text: str) -> torch.device:

@@ -27,7 +27,7 @@ from gendr._common.checks import (
     check_shape,
     shape_text,
 )
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.jobs.loop import Progress, Tell
 from gendr.jobs.settings import changed
 from gendr.mesh import Camera, Mesh
@@ -43,7 +43,7 @@ __all__ = ["PoseCandidate", "PoseResult", "fit_pose", "outline_problem"]
 LEAST = 16
 
 
-@on_given_devices
+@learns
 def fit_pose(
     mesh: Mesh,
     masks: Tensor,

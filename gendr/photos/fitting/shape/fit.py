@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.jobs.settings import changed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.checks import check_views
@@ -23,7 +23,7 @@ from gendr.photos.meshing.hull import visual_hull
 __all__ = ["fit"]
 
 
-@on_given_devices
+@learns
 def fit(
     target_masks: Tensor,
     camera: Camera,
