@@ -28,6 +28,11 @@ def on_given_devices(function: F) -> F:
     return call  # pyright: ignore[reportReturnType]
 
 
+def learns(function: F) -> F:
+    """`on_given_devices`, and with gradients, also where the caller has turned them off."""
+    return on_given_devices(torch.inference_mode(False)(torch.enable_grad()(function)))
+
+
 def usable_device(text: str) -> torch.device:
     """The device of a name such as "cpu" or "cuda:0", if it works on this machine.
 

@@ -150,7 +150,7 @@ class Trajectories:
         What is taken already is returned as it is.
         """
         p = p.expand(*self.batch, *p.shape[p.ndim - dims :]) if dims else p.expand(self.batch)
-        flat = p.reshape(*self.batch, -1)
+        flat = p if dims else p[..., None]
         return self._pick(torch.stack([1 - flat, flat], -1))[..., 1].reshape(p.shape)
 
     def choose(self, shares: Tensor) -> Tensor:

@@ -121,6 +121,7 @@ def test_a_variable_is_the_same_wherever_it_is_used():
     torch.testing.assert_close(twice(x), (2 * sigmoid(x) - 1) ** 2)
     for execution in ("joint", "sampled"):
         assert twice(x, execution=execution).tolist() == [1.0] * 5
+        assert twice(x[:0, None], execution=execution).shape == (0, 1)
 
 
 def test_a_loop_has_one_path_for_each_number_of_iterations():

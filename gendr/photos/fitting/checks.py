@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._common.checks import check_finite, check_float, check_like, check_shape
+from gendr._common.checks import check_finite, check_float, check_like, check_shape, shape_text
 from gendr.mesh import Camera
 
 __all__ = ["check_further_images", "check_views"]
@@ -29,6 +29,8 @@ def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict
     """
     _check_values(name, check_float(name, images))
     sizes = check_shape(name, images, pattern)
+    if not sizes["B"]:
+        raise ValueError(f"{name} must have one view or more, got {shape_text(images.shape)}")
     if not isinstance(camera, Camera):
         raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
     if len(camera) != sizes["B"]:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._common.vectors import summed
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.mesh import Camera, Mesh
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.photos.splatting.loop import Training
@@ -184,7 +184,7 @@ class HardTraining(Training):
         self._number()
 
 
-@on_given_devices
+@learns
 def fit_triangles(
     photos: Photos,
     settings: SplatSettings,

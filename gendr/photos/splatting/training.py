@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.jobs.devices import on_given_devices, usable_device
+from gendr.jobs.devices import learns, on_given_devices, usable_device
 from gendr.mesh import Mesh
 from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.loop import Training
@@ -204,7 +204,7 @@ class SplatTraining(Training):
         return {"pull": self._pull}
 
 
-@on_given_devices
+@learns
 def fit_splats(
     photos: Photos,
     settings: SplatSettings | None = None,

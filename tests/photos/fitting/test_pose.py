@@ -408,6 +408,7 @@ def bad_calls():
         ({"steps": 0}, "steps must be >= 1"),
         ({"stepz": 3}, "unknown setting of a pose 'stepz'"),
         ({"masks": empty, "track": True}, "mask 1 is empty"),
+        ({"masks": masks[:0]}, r"must have one view or more, got \[0, 32, 32\]"),
         ({"masks": few}, "mask 1 has 9 pixels, too few to tell a pose"),
         ({"masks": torch.ones(1, 32, 32)}, "mask 0 fills its image"),
         ({**one, "intrinsics": Camera(fov=[30.0, 40.0])}, "intrinsics must be 1 or 1 perspective"),

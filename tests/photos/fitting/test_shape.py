@@ -316,6 +316,7 @@ def test_bad_targets_end_in_one_line():
         ((masks[0], camera), ValueError, r"must have shape \[B, H, W\], got \[16, 16\]"),
         ((masks > 0.5, camera), TypeError, "must be float32 or float64, got bool"),
         ((masks, camera[:3]), ValueError, "4 masks need as many cameras, got 3"),
+        ((masks[:0], camera[:0]), ValueError, r"must have one view or more, got \[0, 16, 16\]"),
         ((masks, None), TypeError, r"must be a gendr\.Camera, got NoneType"),
         ((masks.double(), camera), TypeError, "must have the dtype of target_masks"),
         ((nan, camera), ValueError, r"NaN or inf values, the first \(nan\) at index \[1, 2, 3\]"),

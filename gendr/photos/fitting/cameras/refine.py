@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.jobs.loop import Progress, Tell
 from gendr.losses import iou
 from gendr.mesh import Camera
@@ -83,7 +83,7 @@ class CameraResult:
 
 
 @torch.no_grad()
-@on_given_devices
+@learns
 def refine_cameras(
     masks: Tensor,
     camera: Camera,

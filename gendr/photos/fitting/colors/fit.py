@@ -32,7 +32,7 @@ from torch import Tensor
 from gendr._common.checks import check_choice, check_count, check_like, check_number
 from gendr._common.memory import give_back
 from gendr._common.vectors import summed
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
@@ -121,7 +121,7 @@ class ColorResult:
         )  # fmt: skip
 
 
-@on_given_devices
+@learns
 def fit_colors(
     mesh: Mesh,
     images: Tensor,

@@ -25,8 +25,9 @@ from gendr._common.checks import (
     check_like,
     check_number,
     check_shape,
+    shape_text,
 )
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.jobs.loop import Progress, Tell
 from gendr.jobs.settings import changed
 from gendr.mesh import Camera, Mesh
@@ -42,7 +43,7 @@ __all__ = ["PoseCandidate", "PoseResult", "fit_pose", "outline_problem"]
 LEAST = 16
 
 
-@on_given_devices
+@learns
 def fit_pose(
     mesh: Mesh,
     masks: Tensor,
@@ -94,7 +95,8 @@ def fit_pose(
     check_single("mesh", mesh)
     check_finite("masks", check_float("masks", masks))
     masks = masks.detach()[None] if masks.ndim == 2 else masks.detach()
-    check_shape("masks", masks, "[B, H, W]")
+    if not check_shape("masks", masks, "[B, H, W]")["B"]:
+        raise ValueError(f"masks must have one view or more, got {shape_text(masks.shape)}")
     check_like("the mesh", mesh.vertices, "masks", masks)
     _check_outlines(masks)
     if rig is not None:

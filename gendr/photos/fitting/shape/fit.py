@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.jobs.settings import changed
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.checks import check_views
@@ -26,7 +26,7 @@ __all__ = ["fit"]
 _BORDER = 0.9
 
 
-@on_given_devices
+@learns
 def fit(
     target_masks: Tensor,
     camera: Camera,

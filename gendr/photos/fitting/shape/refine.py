@@ -14,7 +14,7 @@ from torch import Tensor
 from gendr._common.checks import check_count, check_like, check_number
 from gendr._common.memory import give_back
 from gendr.jobs.defaults import SHAPE
-from gendr.jobs.devices import on_given_devices
+from gendr.jobs.devices import learns
 from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss
@@ -190,7 +190,7 @@ class _Budget:
         return tell
 
 
-@on_given_devices
+@learns
 def refine_shape(
     mesh: Mesh,
     images: Tensor,

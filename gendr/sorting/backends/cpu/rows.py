@@ -217,8 +217,9 @@ def mean_ranks_forward(
 def _places(keys: Tensor) -> Tensor:
     """Weights of sums over columns, [B, n, 2]: places about the middle, and ones."""
     n = keys.shape[-1]
-    places = torch.arange(n, dtype=keys.dtype, device=keys.device) - (n - 1) / 2
-    return torch.stack([places, torch.ones_like(places)], -1).repeat(len(keys), 1, 1)
+    weights = np.empty((*keys.shape, 2), keys.numpy().dtype)
+    weights[..., 0], weights[..., 1] = np.arange(n) - (n - 1) / 2, 1.0
+    return torch.from_numpy(weights)
 
 
 def mean_ranks_backward(
