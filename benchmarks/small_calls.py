@@ -23,7 +23,7 @@ from torch import Tensor
 from gendr import sorting
 from gendr.sorting.backends.choice import kernels_for
 from gendr.sorting.backends.isotonic import RANKS
-from gendr.sorting.backends.reference import GATES
+from gendr.sorting.backends.reference import NETWORK
 from lab.pages import fill, table
 
 LEAST, ROUNDS = 100, 50  # calls of a round, and rounds
@@ -92,7 +92,7 @@ def main() -> None:
     bitonic, fast = sorting.get("bitonic"), sorting.get("permutahedron")
     spec = bitonic.comparators_of(8)  # pyright: ignore[reportAttributeAccessIssue]  # a network's
     found = (
-        layers(GATES, spec, 10.0, bitonic.values, sorting.soft_sort, 4, 8),
+        layers(NETWORK, spec, 10.0, bitonic.values, sorting.soft_sort, 4, 8),
         layers(
             RANKS, False, 10.0, fast.ranks, lambda x: sorting.soft_rank(x, fast), 1, 1000
         ),

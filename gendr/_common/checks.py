@@ -148,11 +148,7 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
         TypeError: if it is sparse, nested, or has no values.
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
-    return check_values(name, check_tensor(name, tensor))
-
-
-def check_values(name: str, tensor: Tensor) -> Tensor:
-    """`check_finite` of a tensor that is known to be dense, with values."""
+    check_tensor(name, tensor)
     if is_traced():
         return tensor
     values = tensor.detach()

@@ -116,7 +116,10 @@ class Operator:
         if watched:
             results: Any = _Applied.apply((self, kernels, spec), *inputs)
         else:
-            bare = [_bare(x) if isinstance(x, Tensor) else x for x in inputs]
+            bare = [*inputs]
+            for place, value in enumerate(inputs):
+                if isinstance(value, Tensor):
+                    bare[place] = _bare(value)
             results = _apply((self, kernels, spec), *bare)
         return results[0] if len(results) == 1 else results
 

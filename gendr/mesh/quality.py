@@ -105,10 +105,12 @@ def cut_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArra
     large = np.flatnonzero(reach > limit)
     more = [np.stack([np.full(len(faces), i), np.arange(len(faces))], 1) for i in large]
     pairs = np.concatenate([pairs.reshape(-1, 2), *more])
+    sides = [*zip(low.T.copy(), high.T.copy(), strict=True)]
     for start in range(0, len(pairs), _BLOCK):
         a, b = pairs[start : start + _BLOCK].T
-        near = ((low[a] <= high[b]) & (low[b] <= high[a])).all(1)
-        a, b = a[near], b[near]
+        for least, most in sides:
+            near = (least[a] <= most[b]) & (least[b] <= most[a])
+            a, b = a[near], b[near]
         apart = ~(faces[a][:, :, None] == faces[b][:, None]).any((1, 2))
         a, b = a[apart], b[apart]
         for one, other in ((a, b), (b, a)):

@@ -20,10 +20,10 @@ from torch import Tensor
 from gendr._common.checks import (
     FLOATS,
     check_count,
+    check_finite,
     check_memory,
     check_shape,
     check_tensor,
-    check_values,
     shape_text,
 )
 from gendr._common.ranges import finite
@@ -262,7 +262,7 @@ def check_keys(
     known = None if mask is None else check_mask(mask, x)
     if check and not x.is_meta:
         try:
-            check_values("x", x if known is None else present(x, known))
+            check_finite("x", x if known is None else present(x, known))
         except ValueError as error:
             if bool((x == -torch.inf).any()):  # what many write for an absent value
                 error.args = (f"{error}; for -inf as absent give mask=x != -torch.inf",)

@@ -172,3 +172,15 @@ def test_threads_do_not_change_a_bit(name):
         gendr.set_num_threads(None)
     for other in found[1:]:
         assert all(map(torch.equal, found[0], other))
+
+
+def test_what_outlived_a_transform_keeps_its_gradient():
+    weights, kept = torch.randn(2, 4).requires_grad_(), []
+
+    def loss(x):
+        kept.append(weights * x)
+        return kept[0].sum()
+
+    torch.func.grad(loss)(torch.ones(2, 4))
+    (found,) = torch.autograd.grad(gendr.sorting.soft_sort(kept[0]).sum(), weights)
+    assert torch.allclose(found, torch.ones(2, 4), atol=1e-5)  # a sort keeps the sum

@@ -11,9 +11,10 @@ from gendr.kernels.threads import mapped
 
 __all__ = ["silhouette_gradient"]
 
-# From so many faces on, half of the photos are drawn beside the other half: between its kernels a
-# rendering has much to do that only one thread does. Of fewer faces that would take longer.
+# From so many faces on, photos are drawn beside others: between its kernels a rendering has much to
+# do that only one thread does. Of fewer faces that would take longer.
 _MANY_FACES = 10_000
+_AT_ONCE = 2  # photos that are then drawn together: one takes longer, more only memory
 
 
 def silhouette_gradient(
@@ -36,6 +37,7 @@ def silhouette_gradient(
         return found.detach(), torch.autograd.grad(found, own)[0]
 
     together = len(rows) == 1 or faces < _MANY_FACES or vertices.is_cuda
-    parts = [rows] if together else [rows[::2], rows[1::2]]
+    count = 1 if together else max(2, -(-len(rows) // _AT_ONCE))
+    parts = [rows[i::count] for i in range(count)]
     losses, gradients = zip(*mapped(of, parts), strict=True)
     return torch.stack(losses).sum(), torch.stack(gradients).sum(0)
