@@ -223,8 +223,10 @@ def test_look_at_gradients(orthographic, elevation):
         xy, depth = look_at(d, e, a, fov, at=at, orthographic=orthographic).project(points)
         return xy, depth
 
-    inputs = (2.5, elevation, [10.0, 70.0], 35.0, [0.1, 0.2, -0.3])
-    assert gradcheck(image, [double(x, grad=True) for x in inputs])
+    inputs = [double(x, grad=True) for x in (2.5, elevation, [10.0, 70.0], 35.0, [0.1, 0.2, -0.3])]
+    assert gradcheck(image, inputs)
+    each = torch.func.vmap(image, (None, None, 0, None, None))(*inputs)[0]
+    torch.testing.assert_close(each[:, 0], image(*inputs)[0])
 
 
 def test_pose_and_intrinsics_gradients():
