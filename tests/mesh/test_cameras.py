@@ -225,7 +225,8 @@ def test_look_at_gradients(orthographic, elevation):
 
     inputs = [double(x, grad=True) for x in (2.5, elevation, [10.0, 70.0], 35.0, [0.1, 0.2, -0.3])]
     assert gradcheck(image, inputs)
-    each = torch.func.vmap(image, (None, None, 0, None, None))(*inputs)[0]
+    far = inputs[0].expand(2), *inputs[1:]
+    each = torch.func.vmap(image, (0, None, 0, None, None))(*far)[0]
     torch.testing.assert_close(each[:, 0], image(*inputs)[0])
 
 
