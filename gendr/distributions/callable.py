@@ -145,7 +145,7 @@ class CallableDistribution(BaseDistribution):
     def density_at(self, u: Tensor) -> Tensor:
         """See `BaseDistribution`."""
         if is_transformed():
-            values, pulled = torch.func.vjp(self._values, u)
+            values, pulled = torch.func.vjp(self._values, u)  # pyright: ignore[reportAssignmentType]
             return pulled(torch.ones_like(values))[0]
         keep = torch.is_grad_enabled()
         if keep and not u.requires_grad:
