@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gendr import distributions, logic, relaxed, soft, sorting, tnorms, topk
 from gendr.transport import sinkhorn

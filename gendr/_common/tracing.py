@@ -40,10 +40,9 @@ def is_traced() -> bool:
     """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
 
     So it is while `torch.compile`, `torch.export` or `torch.jit.trace` traces, while we do
-    (`tracing`), inside the transforms of `torch.func`, in forward mode, and where a `FakeTensorMode`
-    has shapes without values. Then values of tensors
-    decide nothing, for they may not exist, or be those of a whole batch; nothing is kept, and
-    kernels are not called.
+    (`tracing`), inside the transforms of `torch.func`, in forward mode, and where `FakeTensorMode`
+    has shapes without values. Then values of tensors decide nothing, for they may not exist, or be
+    those of a whole batch; nothing is kept, and kernels are not called.
     """
     return (
         torch.compiler.is_compiling()

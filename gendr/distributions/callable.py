@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from gendr._common.checks import FLOATS
-from gendr._common.tracing import breaking_graphs, capturing, is_plain
+from gendr._common.tracing import breaking_graphs, capturing, is_plain, is_transformed
 from gendr.distributions.base import BaseDistribution, Part
 from gendr.distributions.standard import INF
 from gendr.kernels.through_cpu import with_doubles
@@ -144,7 +144,12 @@ class CallableDistribution(BaseDistribution):
     @breaking_graphs  # which would differentiate its derivative, an error of PyTorch
     def density_at(self, u: Tensor) -> Tensor:
         """See `BaseDistribution`."""
+        if is_transformed():
+            values, pulled = torch.func.vjp(self._values, u)  # pyright: ignore[reportAssignmentType]
+            return pulled(torch.ones_like(values))[0]
         keep = torch.is_grad_enabled()
+        if keep and not u.requires_grad:
+            keep = self._values(u).requires_grad  # by parameters of the callable
         with torch.enable_grad():
             u = u if u.requires_grad and keep else u.detach().requires_grad_()
             values = self._values(u)

@@ -18,6 +18,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
+from gendr._common.tracing import all_hold
 
 
 @final
@@ -99,10 +100,10 @@ class TensorKind:
     def focal_of_fov(self, fov: Any) -> Tensor:
         """[B] focal lengths in NDC units from full angles across the shorter side in degrees."""
         angle = self.numbers("fov", fov)
-        bad = (angle.detach() <= 0) | (angle.detach() >= 180)
-        if bool(bad.any()):
+        good = (angle.detach() > 0) & (angle.detach() < 180)
+        if not all_hold(good):
             raise ValueError(
-                f"fov must be in (0, 180) degrees, got {float(angle.detach()[bad][0]):g}"
+                f"fov must be in (0, 180) degrees, got {float(angle.detach()[~good][0]):g}"
             )
         return 1 / torch.tan(angle * (math.pi / 360))
 

@@ -22,7 +22,7 @@ from gendr._common.checks import (
     check_like,
     check_shape,
 )
-from gendr._common.tracing import TensorCache, capturing, matmul
+from gendr._common.tracing import TensorCache, all_hold, capturing, matmul
 from gendr._common.vectors import gathered
 from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (
@@ -128,7 +128,7 @@ class Camera:
             f = kind.focal_of_fov(30.0 if fov is None else fov)[:, None].expand(-1, 2)
         else:
             f = kind.axes("focal", focal)
-            if bool((f.detach() <= 0).any()):
+            if not all_hold(f.detach() > 0):
                 raise ValueError(f"focal must be > 0, got {float(f.detach().min()):g}")
         c = kind.axes("principal", principal)
         r, t, f, c = broadcast(rotation=r, translation=t, focal=f, principal=c)
@@ -938,7 +938,7 @@ def look_at(
     )
     d = kind.numbers("distance", distance)
     e, a = kind.numbers("elevation", elevation), kind.numbers("azimuth", azimuth)
-    if bool((d.detach() <= 0).any()):
+    if not all_hold(d.detach() > 0):
         raise ValueError(f"distance must be > 0, got {float(d.detach().min()):g}")
     target = kind.batch("at", at, 3)
     f = kind.focal_of_fov(fov)
@@ -986,7 +986,7 @@ def look_from(
     ahead = direction(target - e, "the line from eye to at")
     right = torch.linalg.cross(ahead, direction(u, "up"))
     sine = torch.linalg.vector_norm(right.detach(), dim=-1)
-    if bool((sine < PARALLEL).any()):
+    if not all_hold(sine >= PARALLEL):
         raise ValueError("up is parallel to the line of sight; choose another up, or use look_at")
     right = direction(right, "right")
     rotation = torch.stack([right, torch.linalg.cross(right, ahead), ahead], -2)

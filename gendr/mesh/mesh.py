@@ -23,7 +23,7 @@ from gendr._common.checks import (
     dtype_name,
 )
 from gendr._common.files import write_all
-from gendr._common.tracing import doubled, matmul
+from gendr._common.tracing import all_hold, doubled, matmul
 from gendr._common.vectors import gathered, length, summed, unit
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
@@ -705,7 +705,7 @@ class Mesh:
         else:
             parts = centred.split(list(self.vertex_counts))
             size = torch.stack([length(p).amax() for p in parts])
-        if not bool(((size > 0) & size.isfinite()).all()):
+        if not all_hold((size > 0) & size.isfinite()):
             check_reach("vertices", check_finite("vertices", self._vertices), self.dtype)
             point = int((size <= 0).nonzero()[0])
             raise ValueError(f"mesh {point} has no extent, all its vertices coincide")

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gendr._common.ranges import quotient
+from gendr._common.tracing import is_transformed
 from gendr.rendering.backends.formulas import has_area
 
 
@@ -54,9 +55,9 @@ def recomputed(
 ) -> list[Any]:
     """Call function(run) for every run; if there are several, backward computes each of them again.
 
-    So the memory is that of one run, not of all pairs.
+    So the memory is that of one run, not of all pairs; `torch.func` knows no such thing.
     """
-    if len(runs) <= 1 or not torch.is_grad_enabled():
+    if len(runs) <= 1 or not torch.is_grad_enabled() or is_transformed():
         return [function(run) for run in runs]
     return [
         checkpoint(function, run, use_reentrant=False, preserve_rng_state=False) for run in runs

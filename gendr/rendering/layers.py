@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from gendr._common.tracing import is_transformed
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.tnorms.groups import Along
@@ -184,7 +185,7 @@ def ordered_densely(
         step = size.pixels if limit is None else max(1, limit // max(1, len(index)))
         for start in range(0, size.pixels, step):
             run = partial(part, index, start, min(start + step, size.pixels))
-            kept = limit is None or not torch.is_grad_enabled()
+            kept = limit is None or not torch.is_grad_enabled() or is_transformed()
             parts.append(
                 run() if kept else checkpoint(run, use_reentrant=False, preserve_rng_state=False)
             )

@@ -27,6 +27,10 @@ def test_it_equals_the_distribution_it_copies(form):
     x = torch.linspace(-3, 3, 9, dtype=F64) + 0.1
     for part in ("cdf", "sf", "pdf"):
         assert torch.allclose(getattr(got, part)(x), getattr(want, part)(x), 0, 1e-13)
+    assert not got.pdf(x).requires_grad
+    assert torch.allclose(torch.func.vmap(got.pdf)(x), want.pdf(x), 0, 1e-13)
+    slopes = [torch.func.vmap(torch.func.grad(dist.pdf))(x) for dist in (got, want)]
+    assert torch.allclose(*slopes, 0, 1e-12)
     q = torch.tensor([1e-4, 0.1, 0.5, 0.9], dtype=F64)
     for part in ("icdf", "isf"):
         assert torch.allclose(getattr(got, part)(q), getattr(want, part)(q), 1e-11, 1e-12)

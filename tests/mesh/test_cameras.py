@@ -223,8 +223,11 @@ def test_look_at_gradients(orthographic, elevation):
         xy, depth = look_at(d, e, a, fov, at=at, orthographic=orthographic).project(points)
         return xy, depth
 
-    inputs = (2.5, elevation, [10.0, 70.0], 35.0, [0.1, 0.2, -0.3])
-    assert gradcheck(image, [double(x, grad=True) for x in inputs])
+    inputs = [double(x, grad=True) for x in (2.5, elevation, [10.0, 70.0], 35.0, [0.1, 0.2, -0.3])]
+    assert gradcheck(image, inputs)
+    far = inputs[0].expand(2), *inputs[1:3], inputs[3].expand(2), inputs[4]
+    each = torch.func.vmap(image, (0, None, 0, 0, None))(*far)[0]
+    torch.testing.assert_close(each[:, 0], image(*inputs)[0])
 
 
 def test_pose_and_intrinsics_gradients():
@@ -437,3 +440,14 @@ def test_projection_is_kept_until_the_camera_changes(orthographic):
     camera.translation.add_(1.0)
     assert not torch.equal(camera.projection, before)
     assert look_at(2.7, 30.0, torch.tensor(turns, requires_grad=True)).projection.requires_grad
+
+
+@pytest.mark.graphs
+def test_look_at_is_one_graph():
+    def image(distance):
+        return look_at(distance, 20.0, distance, 10 * distance).project(torch.eye(3))[0]
+
+    graph = torch.compile(image, backend="eager", fullgraph=True)
+    for count in (2, 3):
+        distance = torch.arange(count) + 2.0
+        torch.testing.assert_close(graph(distance), image(distance))

@@ -50,6 +50,20 @@ def test_softmax_by_hand(backend):
     torch.testing.assert_close(rgb[0, :, 3, 1], want)
 
 
+def test_transforms_take_several_images():
+    """Of which the definition computes one after the other, anew backward; not so in transforms."""
+    vertices = icosphere(0).vertices.requires_grad_()
+    for renderer in (Renderer(8, gamma=0.05), Renderer(8, composite="ordered")):
+
+        def energy(x, renderer=renderer):
+            camera = look_at(3.0, 20.0, torch.tensor([30.0, 90.0]))
+            return renderer(icosphere(0).with_vertices(x), camera).rgb.square().sum()
+
+        (want,) = torch.autograd.grad(energy(vertices), vertices)
+        found = torch.func.grad(energy)(vertices.detach())
+        torch.testing.assert_close(found, want, rtol=1e-3, atol=1e-3)
+
+
 @for_each(backend=["cpu", "reference"], gamma=[1e-3, 0.01, 0.011, 0.1])
 def test_what_no_face_covers_is_the_background(backend, gamma):
     """In float32 its weight e^(-.9 / .01) is subnormal beside a face."""

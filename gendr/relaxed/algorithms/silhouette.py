@@ -31,7 +31,7 @@ from gendr._common.checks import (
     check_image_size,
     shape_text,
 )
-from gendr._common.tracing import in_single
+from gendr._common.tracing import in_single, is_transformed
 from gendr._common.words import worded
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
@@ -100,8 +100,9 @@ def silhouette(
         return join.reduce(inside(points[:, None], corners, distribution, scale_of(steepness)), -1)
 
     runs = points.split(max(1, _PAIRS // faces))
+    kept = len(runs) == 1 or is_transformed()  # which know no memory that is made again
     images = [
-        checkpoint(shade, run, image, use_reentrant=False) if len(runs) > 1 else shade(run, image)
+        shade(run, image) if kept else checkpoint(shade, run, image, use_reentrant=False)
         for image in corners[..., :2].reshape(-1, faces, 3, 2)
         for run in runs
     ]
