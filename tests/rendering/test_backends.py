@@ -470,18 +470,19 @@ def test_no_triton_and_its_interpreter(fresh, monkeypatch):
 # -- what the kernels of the CPU keep, and what they are not asked for -----------------------------
 
 
-def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
+@for_each(dtype=[torch.float32, torch.float64])
+def test_gradients_of_a_texture_are_the_same_in_any_rounds(dtype, monkeypatch):
     """However few requests are kept together, and however many threads there are."""
     generator = torch.Generator().manual_seed(4)
-    ball = icosphere(1).scaled(0.7).to(torch.float64)
-    uvs = 3 * torch.rand(len(ball.vertices), 2, generator=generator).double() - 1  # it repeats
-    texels = torch.rand(7, 5, 3, generator=generator).double()
+    ball = icosphere(1).scaled(0.7).to(dtype)
+    uvs = 3 * torch.rand(len(ball.vertices), 2, generator=generator).to(dtype) - 1  # it repeats
+    texels = torch.rand(7, 5, 3, generator=generator).to(dtype)
     results = []
     for room, threads in ((8_000_000, 1), (8_000_000, 2), (1_000, 2)):
         monkeypatch.setattr(cpu_softmax, "CAPACITY", room)
         gendr.set_num_threads(threads)
         texture = texels.clone().requires_grad_()
-        camera = look_at(2.7, 21.0, 33.0, dtype=torch.float64)
+        camera = look_at(2.7, 21.0, 33.0, dtype=dtype)
         mesh = ball.with_uvs(uvs, ball.faces).with_texture(texture)
         rgb = Renderer(40, "logistic", scale=0.1, backend="cpu")(mesh, camera).rgb
         rgb.square().sum().backward()

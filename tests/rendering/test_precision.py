@@ -55,6 +55,70 @@ def test_float32_is_within_its_bounds_of_float64(part, options):
     assert_near(drawn(part, **options), drawn(part, **options | {"mesh": mesh}, precision="double"))
 
 
+def looked_at(texture=None, stretch=1.0, extra=(), threads=None, **options):
+    """As `drawn`, of a ball with a texture or colours, in light that changes over faces."""
+    gendr.set_num_threads(threads)
+    generator = torch.Generator().manual_seed(3)
+    extra = torch.tensor(extra).reshape(-1, 3)
+    faces = torch.arange(len(extra)).reshape(-1, 3) + len(BALL.vertices)
+    leaves = [torch.cat([BALL.vertices, extra])]
+    mesh = gendr.Mesh(leaves[0], torch.cat([BALL.faces, faces]))
+    leaves += [(leaves[0][:, :2] + 0.3) * stretch, mesh.vertices.sin().abs()]
+    if texture is not None:
+        leaves[2] = torch.rand(*texture, 3, generator=generator)
+    leaves = [x.clone().requires_grad_() for x in leaves]
+    if texture is None:
+        mesh = mesh.with_vertex_colors(leaves.pop())
+        leaves.pop()
+    else:
+        mesh = mesh.with_uvs(leaves[1], mesh.faces).with_texture(leaves[2])
+    mesh = mesh.with_vertices(leaves[0])
+    options = {"image_size": 48, "dist": "logistic", "scale": 1e-2} | options
+    camera = gendr.look_at(2.7, 31.0, torch.tensor([7.0, 100.0]))
+    if options.pop("orthographic", False):
+        camera = gendr.look_at(2.7, 31.0, 7.0, orthographic=True)
+    image = gendr.Renderer(backend="cpu", **options)(mesh, camera).rgb
+    gendr.set_num_threads(None)
+    weight = torch.arange(image.numel(), dtype=image.dtype).sin().reshape(image.shape)
+    return image.detach(), *torch.autograd.grad((image.square() + image * weight).sum(), leaves)
+
+
+SMOOTH = gendr.Lighting(0.2, 0.6, smooth=True)
+# A point, a line, a sliver, one as large as the image, and one out of it.
+ODD = [
+    [[0.3, 0.1, 0.2]] * 3, [[0.5, 0, 0], [0, 0.5, 0], [0.5, 0, 0]],
+    [[-0.7, 0.1, 0], [0.7, 0.1, 0], [0.7, 0.1001, 0]], [[-1.0, -1, 0.2], [1, -1, 0.2], [0, 1, 0.2]],
+    [[0.1, 9, 9], [0.2, 9, 9], [0.2, 9.1, 9]],
+]  # fmt: skip
+
+
+@for_each(
+    options=[
+        {"texture": (64, 48)},
+        {"texture": (1, 1), "dist": "uniform"},  # all pixels ask for one texel
+        {"texture": (1, 7), "stretch": 9.0, "dist": "cauchy", "cutoff": 1e-3},  # it repeats
+        {"texture": (500, 300), "dist": "uniform", "lighting": SMOOTH},  # faces keep records
+        {"texture": (64, 48), "extra": ODD, "dist": "logistic.squared", "scale": 1e-4},
+        {"lighting": SMOOTH, "dist": "exponential.reversed", "extra": ODD},
+        {"texture": (9, 9), "lighting": gendr.Lighting(0.1, 0.5, 0.4, 8.0, smooth=True)},
+        {"lighting": gendr.Lighting(0.1, 0.5, 0.4, 0.5), "orthographic": True, "extra": ODD},
+    ]
+)
+def test_textures_and_light_in_float32(options):
+    """Within bounds of float64, with the same bits for any number of threads."""
+    results = [looked_at(**options, threads=n) for n in (1, 3)]
+    assert all(map(torch.equal, *results))
+    double = looked_at(**options, precision="double")
+    assert not torch.equal(results[0][0], double[0])
+    assert_near(results[0], double, 3e-5)  # a face of 160 texels has 1.4e-5
+
+
+def test_what_float32_cannot_hold_of_a_look_is_computed_in_float64():
+    sharp = gendr.Lighting(0.1, 0.5, 0.4, 1000.0)
+    for options in ({"texture": (4, 2000), "stretch": 300.0}, {"lighting": sharp}):
+        assert torch.equal(looked_at(**options)[0], looked_at(**options, precision="double")[0])
+
+
 def test_float32_is_near_the_definition():
     """Beside the dense formulas in float64, which share no kernel with it."""
     scene, member = soup(2, 6, 4), ("logistic", "probabilistic", 0.05)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CAPACITY = 8_000_000
 # In float32: the most texels that a face may stretch over, as places in a texture have some digits
 # of that; the highest power of a highlight; and lengths whose squares are far from its range.
-_STRETCHED, _SHARPEST, _FARTHEST = 2048, 256.0, 1e12
+_STRETCHED, _SHARPEST, _FARTHEST = 1024, 256.0, 1e12
 # No inverse of a sum of weights is larger: gradients of coverages are multiplied by it, and a sum
 # of coverages that are almost 0 has none.
 HIGHEST = 2.0**1000
