@@ -814,7 +814,7 @@ def test_render_averages_fine_textures(tmp_path):
     assert contrasts[0] > 60
     assert contrasts[1] < 0.5 * contrasts[0]
     with pytest.raises(UserWarning, match="--mipmaps average textures, and this mesh has none"):
-        run("render", "chair", "-o", out, "--size", 24, "--mipmaps", "--quiet")
+        run("render", "chair", "-o", tmp_path / "0.png", "--size", 24, "--mipmaps", "--quiet")
 
 
 def test_soft_rendering_is_soft(box, tmp_path):
