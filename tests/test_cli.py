@@ -559,8 +559,12 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     assert a["history"] == b["history"]
     assert a["iou_per_view"] == b["iou_per_view"]
     assert (out / "fit.gif").read_bytes() == (whole / "fit.gif").read_bytes()
-    assert run(*command, "-o", out, "--resume") == 0
-    assert facts(out) == a
+    for name in ("none", "fit.gif"):  # what is missing is written again
+        (out / name).unlink(missing_ok=True)
+        assert run(*command, "-o", out, "--resume") == 0
+        assert (facts(out) == a) is (name == "none")
+        assert {**facts(out), "seconds": None} == {**a, "seconds": None}
+        assert names(out) == RESULTS
     said = refused(capsys, *command, "-o", out, "--resume", "--max-megapixels", 99)
     assert "is finished, with 12 steps; give --steps a larger number" in said
     assert run(*command, "-o", out, "--resume", "--steps", 14) == 0
@@ -629,6 +633,9 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
         assert (out / name).read_bytes() == (whole / name).read_bytes()
     a, b = ({**facts(folder), "seconds": None} for folder in (out, whole))
     assert a == b
+    (out / "fit.ply").unlink()  # and written again
+    assert run(*command, "-o", out, "--resume") == 0
+    assert (out / "fit.ply").read_bytes() == (whole / "fit.ply").read_bytes()
     said = a["refine"]["rgb"]
     assert set(said) == {"improved", "psnr", "iou", "moved", "finished", "reason", "known"}
     assert said["improved"] == (said["moved"] > 0) == (said["reason"] == "")

@@ -253,15 +253,15 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
     """The state that `--resume` continues from.
 
     Raises:
-        ValueError: If all steps are done, or the file is no checkpoint.
+        ValueError: If all steps are done and their results are there, or the file is no checkpoint.
     """
     state = FitState.load(out / CHECKPOINT, device)
-    # If all steps are done but the results could not be written, resuming writes them.
+    # If all steps are done but results are missing, resuming writes them.
     timed = settings.budget is not None
     assert settings.steps is not None  # `resolved`
     more = state.step > settings.steps and not timed  # which `fit` refuses, with its reason
     over = replace(state, signature=settings.describe()).progress >= 1 and not more
-    if over and not (out / PROGRESS).is_file():
+    if over and photos.is_finished(out):
         option = "--budget" if timed else "--steps"
         raise ValueError(
             f"--resume: the fit in {out} is finished, with {state.step} steps; give {option} a "
@@ -568,7 +568,7 @@ class _FitReport:
         if target.views is not None:
             seen, hull = metrics["seen_by_two"], self.start == "hull"
             cautions = photos.warnings_of(result.iou, seen, metrics["quality"], from_hull=hull)
-        photos.write_results(out, {**files, out / METRICS: as_json(metrics)})
+        photos.write_results(out, files, metrics)
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
         # More steps change the shape, but not the cameras.

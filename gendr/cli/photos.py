@@ -50,15 +50,19 @@ _WANTED = 5e-4
 FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
 
-def write_results(out: Path, files: Mapping[Path, bytes]) -> None:
-    """Write the results of a fit; what an earlier fit left under other names of results goes."""
+def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, Any]) -> None:
+    """Write the results of a fit; what an earlier fit left under other names of results goes.
+
+    Metrics get the names of all `files` beside them.
+    """
     try:
         kind = json.loads((out / METRICS).read_bytes())["kind"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         kind = None
-    write_all(files)
+    names = {path.name for path in files}
+    write_all({**files, out / METRICS: as_json({**metrics, "files": sorted(names)})})
     own = kind in ("mesh", "images", "scene")
-    for name in RESULTS - {path.name for path in files} if own else ():
+    for name in RESULTS - names - {METRICS} if own else ():
         (out / name).unlink(missing_ok=True)
 
 
@@ -74,15 +78,19 @@ def digest(args: Fit) -> str:
     return Sources(out, "", files, plain).digest
 
 
-def is_finished(out: Path, asked: str) -> bool:
-    """Whether a folder holds all results of what is asked for, and nothing is under way there."""
+def is_finished(out: Path, asked: str | None = None) -> bool:
+    """Whether a folder holds all results of what is asked for, and nothing is under way there.
+
+    Args:
+        out: the folder.
+        asked: the digest of that; None for anything.
+    """
     try:
         found = json.loads((out / METRICS).read_bytes())
-        scene, same = found["kind"] == "scene", found["asked"] == asked
+        same = asked in (None, found["asked"])
+        there = all((out / name).is_file() for name in found["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
-    wanted = (TEXTURED, "points.ply") if scene else ("fit.obj", "fit.gif")
-    there = all((out / name).is_file() for name in (*wanted, "sheet.png"))
     return same and there and not any((out / name).exists() for name in UNDER_WAY)
 
 

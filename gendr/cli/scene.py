@@ -164,12 +164,9 @@ def _run(args: Fit, asked: str, by_itself: bool) -> int:
             "vertices": len(mesh.vertices), "faces": len(mesh.faces), "seconds": seconds,
             "threads": num_threads(), "versions": versions(),
         }  # fmt: skip
-        files = {
-            out / SHEET: visual.picture(page), out / METRICS: as_json(metrics),
-            out / POINTS: points,
-        }  # fmt: skip
+        files = {out / SHEET: visual.picture(page), out / POINTS: points}
         files |= whole.to_files(out / TEXTURED)
-        write_results(out, files)
+        write_results(out, files, metrics)
         session.place = None
         stages.clear("colors")
         _clear(out / FOLDER)
@@ -183,7 +180,7 @@ def _run(args: Fit, asked: str, by_itself: bool) -> int:
             f"{facts['matched']:.0%} of pixels matched, {facts['plain']:.0%} plain; "
             f"PSNR {scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers "
             f"of {where}, {seconds['total']:.1f} s\n"
-            f"{out}: {', '.join(path.name for path in files)}\n"
+            f"{out}: {', '.join([*(path.name for path in files), METRICS])}\n"
             f"next: open {out / TEXTURED} in any viewer\n"
         )
     return 0

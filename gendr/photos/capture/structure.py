@@ -139,10 +139,13 @@ def in_order(
     showed what the first shows, in more of its features than the right ones, and cameras of a long
     front come to stand before a part of it. Photos that follow each other are the most alike, so
     pairs that contradict these are left out; if that is not enough, all that they do not confirm.
+    One pair alone, such as the end of a walk and the start of another, tells nothing of the model.
     """
     best, source, placed = model, database, model.num_reg_images()
     least = len(contradicted(model, database))
     few = job["part"] * count_of(job)
+    if least <= 1 and placed >= few:
+        return model, database
     for confirmed in (False, True):
         chosen = folder / f"order{int(confirmed)}.db"
         if (not least and placed >= few) or not leave_out(database, chosen, confirmed=confirmed):

@@ -82,8 +82,8 @@ class CameraResult:
     color_error: tuple[float, float] | None
 
 
-@torch.no_grad()
 @learns
+@torch.no_grad()
 def refine_cameras(
     masks: Tensor,
     camera: Camera,

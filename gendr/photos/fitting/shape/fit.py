@@ -102,7 +102,7 @@ def _check_outlines(masks: Tensor, *, inside: bool) -> None:
     if bool((border > _BORDER).all()) and not inside:
         raise ValueError(
             "the masks fill the borders of all images, as if they were inverted; the object is "
-            "white (1 or opaque), and all else black (0 or transparent)"
+            "white (1 or opaque), all else black (0 or transparent), and some image shows its edge"
         )
     if count:
         warnings.warn(
