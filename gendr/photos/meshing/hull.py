@@ -285,15 +285,13 @@ def _surface(field: Tensor, grid: Grid) -> tuple[NDArray[Any], NDArray[np.int64]
     values = field.reshape(grid.shape).numpy()
     closed = np.pad(values, 1, constant_values=-grid.cell)
     inside = closed > 0
-    corners = [
-        inside[tuple(slice(o, n - 1 + o) for o, n in zip(offset, inside.shape, strict=True))]
-        for offset in _CORNERS
-    ]
-    count = np.sum(corners, axis=0, dtype=np.int8)
+    count = np.zeros([n - 1 for n in inside.shape], np.int8)
+    for corner in _CORNERS:
+        count += inside[tuple(slice(o, o + n) for o, n in zip(corner, count.shape, strict=True))]
     cells = np.argwhere((count > 0) & (count < 8))
     places = cells[:, None] + _CORNERS
     flat = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), closed.shape)
-    number = np.zeros(closed.size, np.int64)  # of each point: by flags, as sorting takes longer
+    number = np.zeros(closed.size, np.int32)  # of each point: by flags, as sorting takes longer
     number[flat.ravel()] = 1
     used = np.flatnonzero(number)
     number[used] = np.arange(len(used))
@@ -301,7 +299,7 @@ def _surface(field: Tensor, grid: Grid) -> tuple[NDArray[Any], NDArray[np.int64]
     vertices, faces = libigl().marching_cubes(
         closed.reshape(-1)[used].astype(np.float64),
         grid.corner + grid.cell * (points - 1.0),
-        number[flat],
+        number[flat].astype(np.int64),
         0.0,
     )[:2]
     return vertices, faces[:, ::-1]  # outwards

@@ -467,6 +467,7 @@ class _Refinement:
                 )  # fmt: skip
             except ValueError:
                 return "masks contradict each other, so that no hull of them is left"
+        give_back()  # of the grids
         found = Mesh(
             torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces).to(mesh.faces)
         )

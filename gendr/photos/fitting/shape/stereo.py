@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr._common.memory import give_back
 from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import mapped, run
 from gendr.mesh import Camera, Mesh
@@ -326,9 +327,9 @@ def fused(
         focals, depths.planes, depths.weights, reach, SETTINGS.free_weight, out,
     )  # fmt: skip
     tell(0.25)
-    mean, weight = (np.zeros_like(values) for _ in range(2))
-    mean[cells], weight[cells] = out.T
-    votes, within = mean / reach * weight.clip(0, 1), (values > 0).reshape(grid.shape)
+    own = out[:, 0] / reach * out[:, 1].clip(0, 1)
+    votes, within = np.zeros(len(values), own.dtype), (values > 0).reshape(grid.shape)
+    votes[cells] = own
     wanted = (masks > 0.5).cpu().numpy()
 
     def joined() -> Array:
@@ -360,6 +361,7 @@ def fused(
     tell(0.9)
     inside = (field > 0).reshape(grid.shape)
     _changed(field, without_tunnels(inside, within), values, grid)
+    give_back()  # of what is done
     return surface_of(Field(torch.from_numpy(field), grid, hull.pixel), SETTINGS.least_part)
 
 

@@ -46,7 +46,7 @@ _SHARED = 450_000
 
 def gates_forward(
     comparators: Comparators, x: Tensor, steepness: Number, *, save: bool, alone: bool = False
-) -> tuple[Tensors, Arrays]:
+) -> tuple[Tensors, tuple[Arrays]]:
     """Values, keep and swap, or values `alone`; differences and swaps are saved by groups."""
     network, (name, power) = comparators.network, comparators.kernel  # pyright: ignore[reportGeneralTypeIssues]  # it has one
     gates, address, group = _gates_of(name, "tails")
@@ -56,7 +56,8 @@ def gates_forward(
     groups = -(-batch // group)
     values, keep = np.empty_like(keys), np.empty((0 if alone else batch, size), dtype)
     swap = keep if alone else np.empty_like(keep)
-    saved = np.empty((2, groups if save else 0, size * group), dtype)
+    places = groups if save else 0, size * group
+    saved = np.empty(places, dtype), np.empty(places, dtype)  # one array of both is slow to unpack
     run(
         gates, groups, network.pairs, network.offsets, keys, address, power, float(steepness),
         values, keep, swap, *saved, pieces=2, alone=_GATE * batch * size <= _SHARED,
@@ -66,7 +67,7 @@ def gates_forward(
 
 
 def gates_backward(
-    comparators: Comparators, inputs: tuple[Tensor, Number], saved: Arrays, grads: Gradients,
+    comparators: Comparators, inputs: tuple[Tensor, Number], saved: tuple[Arrays], grads: Gradients,
     wanted: tuple[bool, ...],
 ) -> Gradients:  # fmt: skip
     """Gradients of x and, for every group, of the steepness."""
