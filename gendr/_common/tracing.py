@@ -50,7 +50,10 @@ def is_traced() -> bool:
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or torch._C._is_tracing()
-        or is_fake()
+        or (
+            torch._C._len_torch_dispatch_stack() > 0
+            and torch._C._get_dispatch_mode(_FAKE) is not None
+        )
     )
 
 

@@ -193,6 +193,19 @@ def test_faces_without_area_and_far_away_leave_finite_numbers():
         torch.testing.assert_close(*images, rtol=0, atol=1e-6)
 
 
+@for_each(twice=[0, 1, 2])
+def test_gradients_of_a_line_are_those_of_its_ends(twice):
+    """Which of the corners that are one gets them is open."""
+    ends = torch.tensor([[0.52, 0.31, 1.0], [-0.23, -0.64, 1.0]])
+    order = torch.tensor([0, 0, 1]).roll(twice)
+    found = []
+    for precision in ("auto", "double"):
+        leaf = ends.clone().requires_grad_()
+        image = gendr.silhouette(leaf[order][None, None], (5, 9), scale=0.1, precision=precision)
+        found.append(torch.autograd.grad((image * image).sum(), leaf)[0])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
 def test_a_precision_that_there_is_not():
     with pytest.raises(ValueError, match="unknown precision 'single'; allowed: auto, double"):
         gendr.Renderer(8, precision="single")

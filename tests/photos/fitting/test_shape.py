@@ -271,7 +271,7 @@ def test_resume_refuses_another_fit(tmp_path):
     with pytest.raises(ValueError, match=r"with lr = 0\.1, now it is 0\.2; resume with"):
         fit(masks, camera, resume=state, lr=0.2, **SMALL)
     with pytest.raises(ValueError, match="of other masks, cameras or start"):
-        fit(1 - masks, camera, resume=state, **SMALL)
+        fit(masks.flip(-1), camera, resume=state, **SMALL)
     with pytest.raises(ValueError, match="no checkpoint to resume from"):
         FitState.load(tmp_path / "none.pt")
     (tmp_path / "text.pt").write_text("hello")

@@ -68,8 +68,8 @@ FRAME = 48
 # of the edge (the second half).
 _BASE, _BEYOND = 0, 12
 OF_TILE = 16
-# For a face: both steps, one over the lengths, and 1 if it has an area.
-_ACROSS, _DOWN, _INVERSE, _SOLID = 0, 8, 16, 20
+# For a face: both steps, one over the lengths, 1 if it has an area, and which edge the first is.
+_ACROSS, _DOWN, _INVERSE, _SOLID, _FIRST = 0, 8, 16, 20, 21
 OF_FACE = 24
 # What a walk remembers: the face, and the tile to continue at; how many parts a block has.
 FACE, ROW, COLUMN, PARTS = range(4)
@@ -182,7 +182,8 @@ def _setting_up(count):
         store(lines, _DOWN, builder.fptrunc(down.value, single))
         four = ir.VectorType(ir.FloatType(), 4)
         store(lines, _INVERSE, builder.fptrunc(inverse.value, four))
-        store(lines, _SOLID, builder.fptrunc(solid.value, four))
+        alone = Lanes(builder, ir.Constant(kind, [1.0, 0.0, 0.0, 0.0]))
+        store(lines, _SOLID, builder.fptrunc((solid * alone).value, four))
         bits = builder.bitcast(there.lanes, ir.IntType(4))
         none, all_ = ir.IntType(4)(0), ir.IntType(4)(-1)
         return builder.and_(
@@ -203,7 +204,8 @@ def set_up(corners, f, quad, half, middle, centre, reach, frame, lines):
     else:
         points = _set_up_three(f * 6, corners, half, middle, centre, reach, frame, lines)
     if points:
-        # The ends of an edge that is a point are those of its neighbours, too.
+        # The ends of an edge that is a point are those of its neighbours, too: it is one of them,
+        # whose corners get the gradients.
         for k in range(4):
             m = k
             while frame[LENGTH + 4 + m] == 0.0:
@@ -213,6 +215,8 @@ def set_up(corners, f, quad, half, middle, centre, reach, frame, lines):
             for n in range(k, 16, 4):
                 lines[_ACROSS + n] = lines[_ACROSS + n - k + m]
             lines[_INVERSE + k] = lines[_INVERSE + m]
+            if k == 0:
+                lines[_FIRST] = m if quad else min(m, 2)
 
 
 def place_tile(frame, column, row, tile):
@@ -302,7 +306,7 @@ def _measuring_slopes(count, places=False):
             place = along * lines.all(_INVERSE + k)
             if best is None:
                 best, lowest, height, gap, foot = here, inward, inward, outside, place
-                edge = Lanes(i.builder, inward.of(0.0))
+                edge = lines.all(_FIRST)
             else:
                 closer = here < best
                 height, gap = where(closer, inward, height), where(closer, outside, gap)
