@@ -19,7 +19,7 @@ from gendr.kernels.compat import numba as compat_numba
 from gendr.kernels.compat import torch as compat_torch
 from gendr.kernels.compat import triton as compat_triton
 from gendr.kernels.functions import moved
-from gendr.kernels.numba import mathematics
+from gendr.kernels.numba import compilation, mathematics
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
 from gendr.tnorms import numba as of_tconorms
@@ -51,6 +51,31 @@ def test_a_loop_begins_where_the_file_that_it_is_ascribed_to_can_be_read(tmp_pat
     code = moved(spread, "gamma", "Gamma_alpha", str(file)).__code__
     lines = file.read_text().splitlines(keepends=True)[code.co_firstlineno - 1 :]
     assert [*tokenize.generate_tokens(iter(lines).__next__)]
+
+
+def test_kernels_count_as_old_if_what_they_import_changes(tmp_path):
+    files = {
+        "kernels": "from gendr.low import (\n    add,\n)\nfrom gendr.room import other as name\n",
+        "low": "from gendr.kernels import add\n", "room/__init__": "", "room/other": "",
+        "aside": "",
+    }  # fmt: skip
+    places = {name: tmp_path / f"{name}.py" for name in files}
+    places["room/other"].parent.mkdir()
+    for name, text in files.items():
+        places[name].write_text(text)
+
+    def digest():
+        compilation.sources.cache_clear()
+        compilation._imported.cache_clear()
+        return compilation.sources(str(places["kernels"]), tmp_path)
+
+    before = digest()
+    for name, place in places.items():
+        place.write_text(files[name] + "# changed\n")
+        assert (digest() == before) == (name == "aside"), name
+        before = digest()
+    stamps = [made(spread)._cache._cache_file._source_stamp for made in (kernel(), inner())]
+    assert [stamp[1] for stamp in stamps] == 2 * [compilation.sources(__file__)]
 
 
 LARGEST = np.finfo(float).max

@@ -66,6 +66,16 @@ def load_without_compiler(ours: WeakSet[Any]) -> None:
     Cache.load_overload = load_overload
 
 
+def depend_on(made: Any, sources: str) -> None:
+    """Let what is on the disk of a function count as old where `sources` is not what it was then.
+
+    Numba compares a stamp of the function's own file alone, of its time or of what it says.
+    """
+    file = getattr(made._cache, "_cache_file", None)  # none where nothing is cached
+    if file is not None:
+        file._source_stamp = file._source_stamp, sources
+
+
 def inner_only(made: Any, name: str) -> None:
     """Let only compiled functions call one, with any numbers, also a constant's."""
     from numba import types

@@ -4,6 +4,9 @@ Numba caches kernels beside the source or in the user's cache folder, and refuse
 write to neither, as in a container with a read-only file system. In that case we give it a
 temporary folder, and every process compiles anew.
 
+It compiles a kernel anew if the kernel's own file has changed, but not if one has whose functions
+are a part of the kernel: we count these as well.
+
 Compiling takes some seconds, which a line on stderr explains. It is a warning of the logger
 "gendr": `logging.getLogger("gendr").setLevel("ERROR")` silences it.
 """
@@ -13,11 +16,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +74,7 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         _prepare(function.__module__)
-        return make(ours(function))
+        return renewed(make(ours(function)), function.__code__.co_filename)
 
     return decorate
 
@@ -93,11 +98,52 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         _prepare(function.__module__)
-        made = make(ours(function))
+        made = renewed(make(ours(function)), function.__code__.co_filename)
         inner_only(made, function.__name__)
         return made
 
     return decorate
+
+
+_IMPORT = re.compile(r"^from (gendr(?:\.\w+)*) import \(?([\w\s,]*)", re.MULTILINE)
+
+
+def renewed(made: Any, file: str) -> Any:
+    """What Numba made of a function in a file, to be compiled anew if what it imports changes."""
+    from gendr.kernels.compat.numba import depend_on
+
+    depend_on(made, sources(file))
+    return made
+
+
+@cache
+def sources(file: str, root: Path = Path(__file__).parents[2]) -> str:
+    """A digest of a file and of those that it imports from gendr where it begins, and these so on.
+
+    Args:
+        file: its path; what is no file depends on nothing.
+        root: the folder of gendr.
+    """
+    found: dict[Path, str] = {}
+    ahead = [Path(file)]
+    while ahead:
+        path = ahead.pop()
+        if path not in found and path.is_file():
+            found[path], imported = _imported(path, root)
+            ahead += imported
+    return sha256("".join(sorted(found.values())).encode()).hexdigest()
+
+
+@cache
+def _imported(path: Path, root: Path) -> tuple[str, list[Path]]:
+    """A digest of a file, and where what it imports from gendr may be."""
+    text = path.read_text(encoding="utf-8")
+    ahead: list[Path] = []
+    for module, names in _IMPORT.findall(text):
+        place = root.joinpath(*module.split(".")[1:])
+        ahead += [place.with_suffix(".py"), place / "__init__.py"]
+        ahead += [place / f"{name}.py" for name in re.findall(r"\w+", names)]
+    return sha256(text.encode()).hexdigest(), ahead
 
 
 @cache

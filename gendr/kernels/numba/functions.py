@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 from gendr.kernels import vocabulary
 from gendr.kernels.functions import KernelFunctions, code_of, is_word, moved, rebound
 from gendr.kernels.numba import mathematics
-from gendr.kernels.numba.compilation import ensure_cache, inner, ours
+from gendr.kernels.numba.compilation import ensure_cache, inner, ours, renewed
 from gendr.kernels.numba.singles import of_lanes
 from gendr.kernels.numba.vectors import lanewise
 
@@ -159,4 +159,5 @@ def compiled_loop(
     file = next(iter(of.functions.values())).__code__.co_filename
     function = moved(function, of.cls.__module__, f"{of.cls.__name__}_{kind}_{digest}", file)
     # With "numpy" a division by zero gives an infinity, without a branch that raises.
-    return cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(ours(function))
+    made = cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(ours(function))
+    return renewed(made, file)
