@@ -71,7 +71,7 @@ def depend_on(made: Any, sources: str) -> None:
 
     Numba compares a stamp of the function's own file alone, of its time or of what it says.
     """
-    file = getattr(made._cache, "_cache_file", None)  # none where nothing is cached
+    file = getattr(vars(made)["_cache"], "_cache_file", None)  # none where nothing is cached
     if file is not None:
         file._source_stamp = file._source_stamp, sources
 
