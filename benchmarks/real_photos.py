@@ -42,7 +42,7 @@ PAGE, RESULTS = ROOT / "docs" / "photos.md", ROOT / "docs" / "results" / "real-p
 MEASURES = ROOT / "docs" / "results" / "photos.md"
 PICTURE = ROOT / "docs" / "images" / "real_photos.png"
 SIZE, TILE = 512, 300
-PEAK = "peak.json"
+FITTED = "fitted.json"
 # A command, and then what the most memory was that it held, of the Linux kernel's books. Not
 # ru_maxrss, which a process inherits from the one that started it.
 COMMAND = """
@@ -122,12 +122,17 @@ def tiles(mesh: Mesh, held: Views, light: HarmonicLight | None, i: int) -> visua
 
 
 def fitted(photos: Path, out: Path) -> None:
-    """Fit photos by the command, in a process of its own, whose peak of memory is kept beside."""
+    """Fit photos by the command, in a process of its own.
+
+    Its peak of memory and its date, commit and machine are kept beside: a fit that is there already
+    is measured again, not made again.
+    """
     command = [sys.executable, "-c", COMMAND, "fit", str(photos), "-o", str(out)]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     sys.stdout.write(run.stdout.split("\nName:")[0] + "\n")
-    if most := re.search(r"^VmHWM:\s+(\d+) kB", run.stdout, re.MULTILINE):
-        (out.parent / PEAK).write_text(json.dumps({"peak_gib": int(most[1]) / 2**20}))
+    most = re.search(r"^VmHWM:\s+(\d+) kB", run.stdout, re.MULTILINE)
+    peak = {"peak_gib": int(most[1]) / 2**20} if most else {}
+    (out.parent / FITTED).write_text(json.dumps(peak | measured_on()))
 
 
 def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
@@ -145,7 +150,8 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
     listed = entries(folder, cameras)
     held = [i for i in range(len(listed)) if i % int(every) == int(every) - 1]
     kept = [entry for i, entry in enumerate(listed) if i not in held]
-    if not ((place / "out" / "metrics.json").is_file() and are_copied(kept, place / "photos")):
+    there = (place / FITTED).is_file() and (place / "out" / "metrics.json").is_file()
+    if not (there and are_copied(kept, place / "photos")):
         for part in ("photos", "out"):
             shutil.rmtree(place / part, ignore_errors=True)
         copied(kept, place / "photos")
@@ -158,15 +164,13 @@ def measure(text: str, work: Path) -> tuple[dict[str, Any], visual.Pixels]:
         if not masks.is_dir() and run_command(["masks", path, "-o", str(masks)]):
             raise SystemExit(1)
     views = load_views(folder, cameras=cameras, masks=masks, size=SIZE)[held]
-    most = place / PEAK
-    peak = json.loads(most.read_text()) if most.is_file() else {}
     found = facts["colors"]["light"]
     light = found and HarmonicLight(torch.tensor(found["coefficients"]), found["frame"])
     row = {
         "photos": name, "fitted": len(kept), **measured(mesh, views, light),
         "psnr_fitted": facts["colors"]["psnr"], "light": found and found["frame"],
         "seconds": facts["seconds"], "faces": facts["faces"], "quality": facts["quality"],
-        **peak, **measured_on(),
+        **json.loads((place / FITTED).read_text()),
     }  # fmt: skip
     return row, tiles(mesh, views, light, min(2, len(held) - 1))
 
