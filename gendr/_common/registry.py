@@ -10,10 +10,9 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-import torch
 from typing_extensions import ParamSpec
 
-from gendr._common.tracing import is_fake
+from gendr._common.tracing import is_traced
 
 
 class _Named(Protocol):
@@ -82,7 +81,7 @@ def memoized(make: Callable[P, M]) -> Callable[P, M]:
     @functools.wraps(make)
     def read(*settings: Any) -> M:
         kinds = tuple(map(type, settings))  # 1, 1.0 and True would be equal keys
-        if torch.compiler.is_compiling() or is_fake() or not _PLAIN.issuperset(kinds):
+        if is_traced() or not _PLAIN.issuperset(kinds):
             return made(*settings)
         return found(Registered._defined, kinds, *settings)
 

@@ -57,13 +57,6 @@ def is_traced() -> bool:
     )
 
 
-def is_fake() -> bool:
-    """Whether a `FakeTensorMode` is at work, outside of a graph too."""
-    return torch._C._len_torch_dispatch_stack() > 0 and (
-        torch._C._get_dispatch_mode(_FAKE) is not None
-    )
-
-
 @constant
 def is_for_onnx() -> bool:
     """Whether `torch.onnx.export` traces, which knows fewer operators than PyTorch has."""
