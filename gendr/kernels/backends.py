@@ -144,15 +144,16 @@ class Choice(Generic[B]):
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return self._search(name, tensor)[0]
         kind = name, tensor.device, tensor.dtype
-        chosen: Any = self._chosen.get(kind, self)
-        if chosen is None or (chosen is not self and chosen.available() is None):
-            # What `auto` takes the device and the dtype have decided.
-            if chosen is None or name == "auto" or chosen.supports(tensor):
-                return chosen  # pyright: ignore[reportReturnType]
-        module, found = self._search(name, tensor)
+        if kind in self._chosen:
+            chosen = self._chosen[kind]
+            if chosen is None or chosen.available() is None:
+                # What `auto` takes the device and the dtype have decided.
+                if chosen is None or name == "auto" or chosen.supports(tensor):
+                    return chosen
+        chosen, found = self._search(name, tensor)
         if found in (name, *self.names[:-1]):  # what serves all may be replaced by a better one
-            self._chosen[kind] = module
-        return module
+            self._chosen[kind] = chosen
+        return chosen
 
     def _search(self, name: str, tensor: Tensor) -> tuple[B, str]:
         """`choose`; and the name of what is chosen."""
