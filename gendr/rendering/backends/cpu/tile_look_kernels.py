@@ -332,15 +332,12 @@ def _find(count, across, numbers, parts):
         def integers(x):
             return builder.fptosi(x.value, _INTS)
 
-        def product(a, factor):
-            return builder.mul(a, factor)
-
         width = integers(numbers.all(_SIZE))
         three = ir.Constant(_INTS, [3] * SINGLES)
-        rows = [product(integers(y), width) for y in rows]
+        rows = [builder.mul(integers(y), width) for y in rows]
         columns = [integers(x) for x in columns]
         for n in range(4):
-            texel = product(builder.add(rows[n // 2], columns[n % 2]), three)
+            texel = builder.mul(builder.add(rows[n // 2], columns[n % 2]), three)
             store(parts, i + (_TEXELS + n * _WIDE), texel)
         step = Lanes(builder, builder.sitofp(_splat(across), _FLOATS))
         # Exact: a face uses fewer than 2^24 texels.
