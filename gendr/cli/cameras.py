@@ -15,7 +15,6 @@ from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
 from gendr.jobs.folders import writable_folder
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import is_photo
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
 from gendr.photos.capture.cameras import list_photos
@@ -34,8 +33,8 @@ def run(args: Cameras) -> int:
     file = folder / OPENCV if args.output is None else Path(args.output)
     if file.is_dir():
         file = file / OPENCV
-    if is_photo(file):
-        raise ValueError(f"-o {file} is a photo, which would be replaced; name a .json file")
+    if file.suffix.lower() != ".json":
+        raise ValueError(f"-o {file}: name a .json file, as --cameras reads, or a folder there is")
     if args.output is None and not args.force:
         try:
             there = read_cameras(folder).file

@@ -458,7 +458,8 @@ class Cameras(OnThreads, ReadsImages):
 
     Attributes:
         photos: a folder.
-        output: the file, or its folder (default: cameras.json in the folder of the photos).
+        output: a .json file, or a folder that is there, for cameras.json (default: that of the
+            photos).
         force: find cameras also where there are some, and replace the file.
     """
 
