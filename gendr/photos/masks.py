@@ -35,8 +35,10 @@ _BORDER = 0.06
 _PLAIN, _ALMOST_PLAIN = (0.06, 0.95), (0.1, 0.75)
 # By how much the object differs at least, and how many times the noise.
 _DIFFERS, _NOISES = 0.06, 4.0
-# A shadow has so much of the light of the backdrop, and its colour up to so much.
+# A shadow has so much of the light of the backdrop, and its colour up to so much. A dim backdrop in
+# a dark room may be as bright as what of it is seen so near, of the shorter side, or black.
 _SHADOW, _TINT = 0.4, 0.035
+_DIM, _AROUND = (0.04, 0.2), 0.15
 # What lies so far on either side of the outline is certain; of the shorter side.
 _BAND = 0.012
 _ROUNDS = 3  # of GrabCut
@@ -234,7 +236,11 @@ def _cut(image: Array, behind: Array) -> Array:
     light, behind_light = image.mean(2), behind.mean(2).clip(1e-3)
     left = light / behind_light
     tint = np.abs(image - left[..., None] * behind).max(2)
-    shadow = (left > _SHADOW) & (left < 1) & (tint < _TINT)
+    shadow = (left > _SHADOW) & (left < 1)
+    wide = 2 * round(_AROUND / 2 * min(light.shape)) + 1
+    lit = cv2.dilate(behind_light.astype(np.float32), np.ones((wide, wide)))
+    shadow |= (light < lit + _DIM[0]) & (lit > _DIM[0]) & (lit < _DIM[1])
+    shadow &= tint < _TINT
     reach = max(2, round(_BAND * min(image.shape[:2])))
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
     sure = differs & ~shadow
