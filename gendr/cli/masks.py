@@ -129,10 +129,11 @@ def _cameras(folder: Folder) -> Camera | None:
     if bent:
         if max(lens.bends(size) for lens in bent) > _SLIGHT * min(size):
             return None
-        pinholes = torch.tensor([lens.straight(size[0]) for lens in bent]).T
-        inner = dict(zip(("fx", "fy", "cx", "cy"), pinholes, strict=True))
-        outer = {"rotation": camera.rotation, "translation": camera.translation}
-        camera = Camera.from_intrinsics(image_size=size, **inner, **outer)
+        fx, fy, cx, cy = torch.tensor([lens.straight(size[0]) for lens in bent]).T
+        camera = Camera.from_intrinsics(
+            image_size=size, fx=fx, fy=fy, cx=cx, cy=cy,
+            rotation=camera.rotation, translation=camera.translation,
+        )  # fmt: skip
     return camera
 
 
