@@ -466,12 +466,15 @@ def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
 def test_what_is_said_of_photos_after_a_fit(capsys):
     """Contradictions, half-seen surfaces, crumbs and blur; nothing of what is well."""
     well, bad = {"crumbs": 0, "parts": 1}, {"crumbs": 3, "parts": 4}
-    assert photos.warnings_of(0.97, 0.95, well, from_hull=True) == []
-    first, second, third = photos.warnings_of(0.74, 0.53, bad, from_hull=True)
+    assert photos.warnings_of(0.97, 0.95, well, [], 9, from_hull=True) == []
+    lacks = [("3.jpg", 0.03), ("0.jpg", 0.02)]
+    first, second, lost, third = photos.warnings_of(0.74, 0.53, bad, lacks, 9, from_hull=True)
     assert first.startswith("photos and cameras contradict each other: a mean IoU of 0.74 says")
     assert second.startswith("two photos or more show only 53% of the surface")
+    assert "2 of 9 photos show parts that the mesh does not have, up to 3.0%" in lost
+    assert "3.jpg, 0.jpg. What moved" in lost
     assert third.startswith("the mesh has 4 parts, 3 of them crumbs")
-    assert len(photos.warnings_of(0.74, 0.95, well, from_hull=False)) == 0
+    assert len(photos.warnings_of(0.74, 0.95, well, [], 9, from_hull=False)) == 0
 
     ball, crumb = icosphere(2), icosphere(1).scaled(0.06).translated(torch.tensor([1.3, 0, 0]))
     faces = torch.cat([ball.faces, crumb.faces + len(ball.vertices)])
@@ -493,12 +496,26 @@ def test_what_is_said_of_photos_after_a_fit(capsys):
     wanted = photos.without_crumbs(args, result, Views(seen, None, camera, names))
     assert wanted == (result, None)  # masks show it
 
+    # An arm that some photos show and the mesh has not; and masks that are a pixel too wide.
+    camera = look_at(4.0, 10.0, torch.arange(6) * 60.0, 50.0)
+    names = tuple(f"{i}.jpg" for i in range(6))
+    whole = visual.silhouettes(ball, camera, 120)
+    arms, wide = whole.clone(), torch.nn.functional.max_pool2d(whole, 3, 1, 1)
+    arms[[0, 2, 5], 57:63, 100:120] = 1
+    lacks = photos.lacking(ball, Views(arms, None, camera, names))
+    assert {name for name, _ in lacks} == {"0.jpg", "2.jpg", "5.jpg"}
+    gone = ((arms - whole).clamp(min=0) > 0.5).sum((1, 2))[0] / (arms[0] > 0.5).sum()
+    assert lacks[0][1] == pytest.approx(float(gone), rel=0.25)
+    arms[5] = whole[5]
+    assert photos.lacking(ball, Views(arms, None, camera, names)) == []  # too few
+    assert photos.lacking(ball, Views(wide, None, camera, names)) == []
+
     colors = ColorResult(ball, torch.ones(2, 3), torch.ones(2), 1.0, torch.tensor([1.0, 0.1]))
     stages = SimpleNamespace(run=lambda *given, **options: colors)
     views = Views(masks, None, camera, names)
     assert photos.colored(args, ball, views, "texture", stages) is colors
     said = capsys.readouterr().err
-    assert "hardly count for the colours, because they are blurred: b.jpg" in said
+    assert "hardly count for the colours, because they are blurred: 1.jpg" in said
 
 
 def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):

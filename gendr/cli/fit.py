@@ -567,7 +567,11 @@ class _FitReport:
         cautions: list[str] = []
         if target.views is not None:
             seen, hull = metrics["seen_by_two"], self.start == "hull"
-            cautions = photos.warnings_of(result.iou, seen, metrics["quality"], from_hull=hull)
+            lacks = photos.lacking(result.mesh, target.views)
+            metrics["lacking"] = dict(lacks)
+            cautions = photos.warnings_of(
+                result.iou, seen, metrics["quality"], lacks, len(target.views), from_hull=hull
+            )
         photos.write_results(out, files, metrics)
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)

@@ -38,12 +38,17 @@ from gendr.photos.images import (
 )
 from gendr.photos.masks import find_masks, with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
+from gendr.photos.suspicious_masks import agreement
 from gendr.photos.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
 COLUMNS, SIDE, SHOWN = 6, 220, 24
 SHEET = "sheet.jpg"
 GREEN = (0, 200, 80)  # of what is cut away
+# Lenses may bend borders so much, of the shorter side, and photos be compared as they are stored.
+_SLIGHT = 0.03
+# Masks that are found must agree so much: those of black felt with bites and shadows do to 0.97.
+_AGREE = 0.6
 
 
 class NoBackdropError(NoMasksError):
@@ -115,11 +120,21 @@ def with_masks(args: Fit, out: Path) -> Fit:
 
 
 def _cameras(folder: Folder) -> Camera | None:
-    """The cameras of photos as they are stored; None if lenses bend them, or sizes are mixed."""
+    """The cameras of photos as they are stored; None if lenses bend them much, or sizes differ."""
     images = {frame.image for frame in folder.frames}
-    if len(folder.groups()) > 1 or any(folder.straightenings) or len(images) < len(folder.frames):
+    if len(folder.groups()) > 1 or len(images) < len(folder.frames):
         return None
-    return folder.cameras(torch.float32, "cpu")
+    camera, size = folder.cameras(torch.float32, "cpu"), folder.frames[0].size
+    bent = [one.lens for one in folder.straightenings if one is not None]
+    if bent:
+        if max(lens.bends(size) for lens in bent) > _SLIGHT * min(size):
+            return None
+        fx, fy, cx, cy = torch.tensor([lens.straight(size[0]) for lens in bent]).T
+        camera = Camera.from_intrinsics(
+            image_size=size, fx=fx, fy=fy, cx=cx, cy=cy,
+            rotation=camera.rotation, translation=camera.translation,
+        )  # fmt: skip
+    return camera
 
 
 def _write(
@@ -142,6 +157,14 @@ def _write(
                 whole = without_shadow_bites(camera, planes, before)
                 bitten = (whole != before).flatten(1).any(1).nonzero()[:, 0].tolist()
                 masks = list(whole)
+                if (agrees := agreement(camera, whole)) < _AGREE:
+                    text = (
+                        f"what stands out from the background is no object: only {agrees:.0%} of "
+                        "it is where photos from other sides show it, too"
+                    )
+                    if not quiet:
+                        session.write(f"gendr: {text}")
+                    raise ValueError(text)
             masks = mapped(
                 lambda i: with_soft_outlines(images[i].planes, masks[i]), range(len(photos))
             )

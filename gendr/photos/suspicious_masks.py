@@ -15,7 +15,7 @@ from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos.lines_of_sight import visual_sphere
 
-__all__ = ["LEAST_VIEWS", "contradicted_points", "suspicious_masks"]
+__all__ = ["LEAST_VIEWS", "agreement", "contradicted_points", "suspicious_masks"]
 
 # Fewer masks cannot outvote one.
 LEAST_VIEWS = 8
@@ -26,8 +26,8 @@ _REACH = 3.0  # of the first grid, in radii of the object as it seems at first
 # times as much as the mask in the middle does; or without which the others are covered better, by
 # such a mean part of their areas. This is tried for some that alone carve away such a part of it.
 _SHOWS, _TIMES, _UNCOVERS, _CARVES, _TRIED = 0.05, 4.0, 0.005, 0.005, 3
-# At most such a part of the masks is doubtful.
-_MOST = 0.25
+# At most such a part of the masks is doubtful. So few are outvoted where masks may have bites.
+_MOST, _OUTVOTED = 0.25, 0.1
 
 
 @on_given_devices
@@ -58,6 +58,28 @@ def suspicious_masks(camera: Camera, masks: Tensor) -> list[int]:
             found.append(kept.pop(worst))
             outside = torch.cat([outside[:worst], outside[worst + 1 :]])
         return found
+
+
+def agreement(camera: Camera, masks: Tensor) -> float:
+    """The mean part of masks that a body covers which most of them allow: of right ones nearly 1.
+
+    Args:
+        camera: B cameras.
+        masks: [B, H, W] in [0, 1], none of them empty.
+    """
+    with torch.no_grad():
+        small = _small(masks)
+        exact = camera.detach().to(dtype=torch.float64, device="cpu")
+        try:
+            points = _grid(exact, small, list(range(len(masks))))
+        except ValueError:  # about the cameras, which is said where the shape is made
+            return 1.0
+        place = _places(exact, small, points)
+        body = _outside(small, place).sum(0) <= _OUTVOTED * len(masks)
+        size = (small.shape[1], small.shape[2])
+        seen = (small > 0.5).flatten(1)
+        lacks = [_uncovered(seen[b], place[b][body], size) for b in range(len(seen))]
+        return 1 - sum(lacks) / len(lacks)
 
 
 def contradicted_points(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,6 +156,15 @@ def _places(camera: Camera, masks: Tensor, points: Tensor) -> Tensor:
     return torch.stack(mapped(of, range(len(camera))))
 
 
+def _uncovered(seen: Tensor, place: Tensor, size: tuple[int, int]) -> float:
+    """The part of a mask, bool [N], that points do not cover which are seen at `place` in it."""
+    covered = torch.zeros(len(seen))
+    covered[place[place >= 0]] = 1
+    # Points are further apart than pixels.
+    covered = F.max_pool2d(covered.reshape(1, 1, *size), 5, 1, 2).flatten() > 0
+    return float((seen & ~covered).sum()) / max(1, int(seen.sum()))
+
+
 def _worst(outside: Tensor, seen: Tensor, place: Tensor, size: tuple[int, int]) -> int | None:
     """The mask that contradicts the others most, if it does so by far.
 
@@ -146,12 +177,7 @@ def _worst(outside: Tensor, seen: Tensor, place: Tensor, size: tuple[int, int]) 
     denied = outside.sum(0)
 
     def uncovered(b: int, body: Tensor) -> float:
-        """The part of mask b that a body does not cover."""
-        covered = torch.zeros(seen.shape[1])
-        covered[place[b][body & (place[b] >= 0)]] = 1
-        # Points are further apart than pixels.
-        covered = F.max_pool2d(covered.reshape(1, 1, *size), 5, 1, 2).flatten() > 0
-        return float((seen[b] & ~covered).sum()) / max(1, int(seen[b].sum()))
+        return _uncovered(seen[b], place[b][body], size)
 
     bodies = [denied == outside[b].int() for b in range(len(seen))]  # what the others allow
     rows = range(len(seen))

@@ -17,7 +17,7 @@ from gendr.photos.backdrop import evened_rims, still_backdrop
 from gendr.photos.folders import has_mask, open_folder
 from gendr.photos.masks import with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
-from gendr.photos.suspicious_masks import suspicious_masks
+from gendr.photos.suspicious_masks import agreement, suspicious_masks
 from support.cases import for_each
 
 # -------------------------------------------------------------------------------------------------
@@ -83,6 +83,19 @@ def test_parts_as_thin_as_a_pixel_are_not_doubted(size):
 def test_wrong_masks_are_found(views, kind):
     masks, camera = damaged(*views, kind)
     assert sorted(suspicious_masks(camera, masks)) == list(WRONG)
+
+
+def test_masks_of_no_object_agree_about_little(views):
+    """As what stands out from a background that is none; right ones agree, with bites or cut."""
+    masks, camera = views
+    assert agreement(camera, masks) > 0.98
+    bitten = masks.clone()
+    for i in range(len(masks)):
+        bitten[i, :, 4 * i : 4 * i + 6] = 0
+    assert agreement(camera, bitten) > 0.95
+    elsewhere = torch.stack([mask.roll((17 * i, 29 * i), (0, 1)) for i, mask in enumerate(masks)])
+    assert agreement(camera, elsewhere) < 0.3
+    assert agreement(camera[[0, 0, 0]], masks[:3]) == 1  # nothing is known
 
 
 def test_too_few_cannot_outvote_one(views):

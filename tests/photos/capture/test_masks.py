@@ -187,6 +187,26 @@ def test_plaster_before_black_cloth_has_no_holes(turns, folds):
     assert float(found[inner].mean()) > 0.995
 
 
+def test_shadows_that_move_over_a_dim_cloth_are_no_object():
+    """Of lamps that stand still while a camera walks round; what is lit there, too."""
+    count, (height, width) = 12, (150, 200)
+    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    generator = torch.Generator().manual_seed(0)
+    photos, true = [], []
+    for i in range(count):
+        light = torch.where((x - 100).square() + 9 * (y - 150).square() < 95**2, 0.13, 0.01)
+        turn = torch.tensor(2 * torch.pi * i / count)
+        shadow = ((x - 100 - 30 * turn.sin()).abs() < 30) & ((y - 128 - 4 * turn.cos()).abs() < 9)
+        light = torch.where(shadow, 0.02, light)
+        ball = (x - 100).square() + (y - 85 - 6 * (i % 2)).square() < 32**2
+        photos.append(torch.where(ball, 0.5 + 0.3 * (x - 100) / 32 * turn.cos(), light))
+        true.append(ball)
+    noise = 0.006 * torch.randn(count, 3, height, width, generator=generator)
+    found, kind = find_masks((torch.stack(photos)[:, None] + noise).clamp(0, 1))
+    assert kind == "still"
+    assert float(overlap(found, torch.stack(true))) > 0.95
+
+
 def test_what_lies_in_shadow_before_black():
     """Of a ball that is lit from one side the other, hardly brighter than black, is found too.
 
