@@ -18,6 +18,12 @@ def finite(x: Tensor) -> Tensor:
     return x.clamp(-limit, limit)
 
 
+def spread(x: Tensor, result: Tensor | None = None) -> Tensor:
+    """Results [..., n] of lists x [..., n], by default x: with gradients NaN if x is not finite."""
+    fixed = x.detach()
+    return (x if result is None else result) * ((fixed - fixed).sum(-1, keepdim=True) + 1)
+
+
 class _Saturated(torch.autograd.Function):
     generate_vmap_rule = True
 

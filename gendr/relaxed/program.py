@@ -111,8 +111,8 @@ class Program:
         source: the rewritten text.
         decisions: the names that `smooth` gives to decisions in the text.
         forms: what each argument is: "Scalar", "Vector", ...
-        report: of the last backward pass of a sampled run, by argument: its gradient, and how much
-            this varies.
+        report: of the last first derivatives of a sampled run, by argument: the gradient, and how
+            much this varies. Passes for second derivatives leave it.
     """
 
     def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
@@ -253,11 +253,11 @@ class Program:
         bound = self._signature.bind(*args, **kwargs)
         _, shape = self._entered(dict(bound.arguments), settings)
         like = torch.empty((), dtype=shape.dtype, device=shape.device)
-        sampled = isinstance(execution, Sampled)
+        second: set[int] | None = set() if isinstance(execution, Sampled) else None
 
         def run(trajectories: Trajectories) -> Any:
             given = {
-                name: self._spread(name, value, trajectories.batch, len(shape.batch), sampled)
+                name: self._spread(name, value, trajectories.batch, len(shape.batch), second)
                 for name, value in bound.arguments.items()
             }
             own = self._signature.bind(*args, **kwargs)
@@ -279,11 +279,17 @@ class Program:
             rest = self._once(args, kwargs, settings)
         return expected(result, trajectories, valid, rest)
 
-    def _spread(self, name: str, value: Any, batch: tuple[int, ...], lead: int, noted: bool) -> Any:
-        """An argument for all trajectories: tensors get their dimension, `noted` ones gradients."""
+    def _spread(
+        self, name: str, value: Any, batch: tuple[int, ...], lead: int, second: set[int] | None
+    ) -> Any:
+        """An argument for all trajectories: tensors get their dimension.
+
+        Gradients are reported, unless `second` is None, but for passes in it: those come through a
+        gradient that was reported.
+        """
         if isinstance(value, (list, tuple)):
             return type(value)(
-                self._spread(f"{name}[{k}]", x, batch, lead, noted)
+                self._spread(f"{name}[{k}]", x, batch, lead, second)
                 for k, x in enumerate(cast("list[Any]", value))
             )
         if not isinstance(value, Tensor):
@@ -291,9 +297,12 @@ class Program:
         rank = self._forms[name].rank if name in self._forms else 0
         missing = lead - (value.ndim - rank)
         full = value.reshape((1,) * missing + value.shape).expand(batch[0], *(-1,) * (lead + rank))
-        if full.requires_grad and noted:
-
+        if full.requires_grad and second is not None:
             def note(grad: Tensor) -> None:
+                if torch._C._current_graph_task_id() in second:
+                    return
+                if grad.requires_grad:
+                    grad.register_hook(lambda _: second.add(torch._C._current_graph_task_id()))
                 grad = grad.detach()
                 total, spread = grad.sum(0), grad.var(0) * len(grad)
                 self.report[name] = Report(

@@ -64,7 +64,7 @@ def names() -> tuple[str, ...]:
     return tuple(kinds())
 
 
-def get(name: Method = "bitonic", **options: Any) -> Sort:
+def get(name: Method = "bitonic", /, **options: Any) -> Sort:
     """A method of sorting by its name and settings.
 
     >>> get("odd_even", steepness=20.0, dist="logistic", art=0.25)
@@ -170,7 +170,7 @@ def soft_sort(
             (straight-through).
         standardize: the softness is free of the scale of x: the steepness is in units of 1 / the
             standard deviation of each list, the noise in units of that.
-        check: whether to look for NaN and inf, which a soft sort would spread over all values.
+        check: whether to look for NaN and inf, which a soft sort spreads over all values of a list.
         **options: settings of the method, such as `steepness`, which is 1 / scale: a number, or a
             tensor of one for each list, in the shape of x without `dim`, or that broadcasts to it.
 

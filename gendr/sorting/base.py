@@ -151,15 +151,13 @@ def of_rows(
     return finite(x * factor), 1.0, factor
 
 
-def spread_nan(
-    x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any], infinite: bool = False
-) -> None:
-    """Fill the results [B, ...] of lists x [B, n] with NaN where these have one, or ±inf."""
+def spread_nan(x: np.ndarray[Any, Any], *results: np.ndarray[Any, Any]) -> None:
+    """Fill the results [B, ...] of lists x [B, n] with NaN where these hold NaN or ±inf."""
     flat = x.ravel()
     # By BLAS, whose threads leave so few alone. Sums of squares of infinities are no NaN.
     if x.size <= _FEW and np.isfinite(np.vdot(flat, flat)):
         return
-    if (lists := (~np.isfinite(x) if infinite else np.isnan(x)).any(-1)).any():
+    if (lists := ~np.isfinite(x).all(-1)).any():
         for result in results:
             result[lists] = np.nan
 
@@ -239,7 +237,8 @@ def check_keys(
 
     Args:
         x: the values.
-        check: look for NaN and inf among those that are present.
+        check: look for NaN and inf among those that are present. A list that holds any has soft
+            results of NaN without, on all devices, and so are their gradients.
         dim: along which they are sorted; it comes last.
         mask: bool, broadcasting to x: True where a value is present.
 

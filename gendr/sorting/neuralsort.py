@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._common.ranges import finite
+from gendr._common.ranges import finite, spread
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import NEURAL, SHRINK
 from gendr.sorting.rows import RowSort
@@ -31,7 +31,7 @@ class NeuralSort(RowSort):
 
     def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
-        n = x.shape[-1]
+        x, n = spread(x), x.shape[-1]
         rank = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
         # Arguments are up to 4 n times as large as x. For huge x they are computed from x divided
         # by a power of 2, which changes no digit.

@@ -227,7 +227,8 @@ class _Plan(torch.autograd.Function):
         # again.
         (p,), (grad,) = ctx.saved_tensors, grad_outputs
         # Scaled to size 1, because the solution below may be far larger than its right-hand side.
-        size = grad.detach().abs().amax().clamp(min=1.0) if grad.numel() else grad.sum()
+        # Each list by itself: others have nothing to do with its NaN.
+        size = grad.detach().abs().amax(-1, keepdim=True).amax(-2, keepdim=True).clamp(min=1.0)
         grad = grad / size
         # P = exp(log K + a_j + b_i), with a and b such that the sums of dP vanish. The same is true
         # of the gradient to log K, P (grad + a_j + b_i): the projection is its own adjoint.
@@ -236,7 +237,7 @@ class _Plan(torch.autograd.Function):
         to_log_k = p * (grad + b - (p * b).sum(-1, keepdim=True))
         n = p.shape[-1]
         ranks = torch.arange(n, dtype=p.dtype, device=p.device) - (n - 1) / 2
-        return size * matmul(ranks, to_log_k), None, None
+        return size[..., 0] * matmul(ranks, to_log_k), None, None
 
 
 _plan = applied(_Plan)

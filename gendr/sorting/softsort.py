@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_number
-from gendr._common.ranges import finite
+from gendr._common.ranges import finite, spread
 from gendr._common.tracing import stable_sort
 from gendr.distributions.decisions import Number
 from gendr.sorting.backends.cpu.rows import ordered
@@ -68,6 +68,7 @@ class SoftSort(RowSort):
 
     def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
+        x = spread(x)
         ordered = stable_sort(x)[0]
         ordered = ordered if count is None else ordered[..., x.shape[-1] - count :]
         # An overflow becomes the largest finite number: P is 0 there, and so is the gradient.

@@ -309,7 +309,7 @@ def names() -> tuple[str, ...]:
     return (*NETWORKS, *SORTS)
 
 
-def get(name: Method = "splitter", **options: Any) -> Selection:
+def get(name: Method = "splitter", /, **options: Any) -> Selection:
     """A method of selection by its name and settings.
 
     >>> get("bitonic", steepness=20.0, dist="logistic")

@@ -156,6 +156,7 @@ def test_sampled_derivatives_are_unbiased_and_the_variance_of_the_first_is_known
     torch.testing.assert_close(report.gradient, found.detach())
     curved = [torch.autograd.grad(g.square().sum(), jobs)[0][2] for g in (found, slope)]
     torch.testing.assert_close(*curved, rtol=0, atol=0.12)  # -0.35, deviation 0.03
+    assert makespan.report["jobs"] is report
     spread = []
     for _ in range(40):
         y = makespan(jobs, load, scale=0.5, dist=LAST, execution=Sampled(40))

@@ -266,6 +266,7 @@ def test_bad_input_ends_in_one_line():
         (lambda: soft_sort(KEYS, "bitonik"), ValueError, "unknown method 'bitonik'.*bitonic"),
         (lambda: soft_sort(KEYS, 3), TypeError, "a method is a name or a Sort, got int"),
         (lambda: soft_sort(KEYS, stepness=3.0), TypeError, "no setting 'stepness'.*steepness"),
+        (lambda: soft_rank(KEYS, name="a"), TypeError, "no setting 'name'; it has: art"),
         (
             lambda: soft_sort(KEYS, "softsort", dist="cauchy"),
             TypeError,

@@ -36,8 +36,10 @@ from gendr.sorting.losses import (
     ranking_cross_entropy,
     spearman,
 )
-from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy
+from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy, soft_topk, soft_topk_mask
 from support.cases import for_each
+
+SORTS = [name for name in names() if name != "network"]  # that has no wires of its own
 
 METHODS = [name for name in names() if name != "network"]
 WITH_P = [name for name in METHODS if name != "permutahedron"]
@@ -131,19 +133,27 @@ def test_the_gradient_of_neuralsorts_matrix_with_nan_ends():
     assert x.grad[1].isfinite().all()
 
 
-@for_each(method=["neuralsort", "softsort"], backend=["auto", "reference"])
-def test_row_sorts_of_infinities_are_nan(method, backend):
-    """Infinite differences have no softmax; kernels skipped what was far."""
-    x = torch.tensor([[1.0, torch.inf, 2.0], [1.0, -torch.inf, 2.0], [3.0, 1.0, 2.0]])
-    for f in (soft_sort, soft_rank, permutation):
-        leaf = x.clone().requires_grad_()
-        found = f(leaf, method, backend=backend, check=False)
-        (grad,) = torch.autograd.grad(found.square().sum(), leaf)
-        if f is not permutation or method == "neuralsort":
-            assert found[:2].isnan().all()
-            assert backend == "reference" or grad[:2].isnan().all()
-        assert found[2].isfinite().all()
-        assert grad[2].isfinite().all()
+@for_each(method=[*SORTS, "splitter", "mask"], backend=["auto", "reference"])
+def test_lists_that_are_not_finite_are_nan(method, backend):
+    """Kernels skipped what was far, or cut it off, and definitions cut gradients off."""
+    keys = [[1.0, bad, 2.0, 0.5] for bad in (torch.nan, torch.inf, -torch.inf)]
+    options = {"check": False} | ({} if method == "sinkhorn" else {"backend": backend})
+    for dtype in (torch.float32, torch.float64):
+        leaf = torch.tensor([*keys, [3.0, 1.0, 2.0, 2.5]], dtype=dtype, requires_grad=True)
+        if method == "mask":
+            results = [soft_topk_mask(leaf, 2, dist, **options) for dist in ("cauchy", "uniform")]
+        elif method == "permutahedron":
+            results = [f(leaf, method, **options) for f in (soft_sort, soft_rank)]
+        else:
+            results = [*soft_topk(leaf, 2, method, **options)]
+        if method in SORTS and method != "permutahedron":
+            results += [f(leaf, method, **options) for f in (soft_sort, soft_rank, permutation)]
+        for found in results:
+            assert found[:3].isnan().all()
+            assert found[3].isfinite().all()
+            (grad,) = torch.autograd.grad(found.square().sum(), leaf, retain_graph=True)
+            assert grad[:3].isnan().all()
+            assert grad[3].isfinite().all()
 
 
 def test_batches_of_gradients_end_in_one_line():

@@ -9,10 +9,11 @@ import torch
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr import distributions
-from gendr.sorting import Network, get, network
+from gendr.sorting import Network, get, network, permutation, soft_sort
 from gendr.sorting.backends.cpu import backend as cpu_backend
 from gendr.sorting.backends.triton import backend, isotonic
 from gendr.sorting.permutahedron import ISOTONIC
+from gendr.topk import soft_topk_mask
 from support import relative_l2
 from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
@@ -95,6 +96,23 @@ def test_ties():
     x = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]])
     for dist in ("cauchy", "logistic.art(0.25)", "uniform"):
         assert_right(network("bitonic", 4), dist, x, 4.0)
+
+
+def test_lists_that_are_not_finite_are_nan():
+    keys = [[1.0, bad, 2.0, 0.5] for bad in (torch.nan, torch.inf, -torch.inf)]
+    leaf = torch.tensor([*keys, [3.0, 1.0, 2.0, 2.5]], device=DEVICE, requires_grad=True)
+    options = {"backend": "triton", "check": False}
+    for result, has_gradient in (
+        (soft_sort(leaf, "bitonic", **options), True),
+        (permutation(leaf, "bitonic", **options), True),
+        (soft_topk_mask(leaf, 2, "uniform", **options), True),
+        (soft_sort(leaf, "permutahedron", **options), False),
+    ):
+        (grad,) = torch.autograd.grad(result.square().sum(), leaf)
+        assert result[:3].isnan().all()
+        assert result[3].isfinite().all()
+        assert not has_gradient or grad[:3].isnan().all()
+        assert grad[3].isfinite().all()
 
 
 @pytest.mark.rotating(4, group="sorting")

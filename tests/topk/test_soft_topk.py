@@ -160,6 +160,7 @@ def test_bad_input():
         ((torch.zeros(5), 2, 3), {}, TypeError, "a method is a name, a Selection or a Sort"),
         ((torch.zeros(5), 2), {"dist": "levy"}, ValueError, "a comparator needs a symmetric"),
         ((torch.zeros(5), 2), {"dits": "levy"}, TypeError, "no setting .dits.; it has: art, back"),
+        ((torch.zeros(5), 2), {"name": "levy"}, TypeError, "no setting .name.; it has: art, back"),
         ((torch.zeros(5), 2), {"backend": "cuda"}, ValueError, "unknown backend"),
         ((torch.zeros(5), 2), {"steepness": 0.0}, ValueError, "steepness must be > 0"),
         ((torch.zeros(5), 2), {"payload": torch.zeros(4, 1)}, ValueError, "payload must have"),

@@ -19,6 +19,7 @@ SEAMS = (
     ("torch._C", "_functorch.is_functorch_wrapped_tensor"),
     ("torch._C", "_functorch.get_interpreter_stack"),
     ("torch.autograd.forward_ad", "_current_level"),
+    ("torch._C", "_current_graph_task_id"),  # by `gendr.relaxed.program`
     # Called by `gendr.kernels.operator`.
     ("torch._C", "_functorch.unwrap_if_dead"),
     ("torch._C", "_FunctionBase.apply"),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gendr._common.ranges import finite
+from gendr._common.ranges import finite, spread
 from gendr._common.tracing import running_log_sum_exp, running_max
 from gendr.distributions.decisions import Number
 from gendr.kernels.operator import Operator
@@ -59,7 +59,7 @@ def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number)
         ranks = share / blocks.sum(share) * blocks.sum(w)
     else:
         ranks = s - blocks.mean(s) + blocks.mean(w)
-    return _with_nan(x, torch.zeros_like(x).scatter(-1, blocks.order, ranks))
+    return spread(x, torch.zeros_like(x).scatter(-1, blocks.order, ranks))
 
 
 def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
@@ -68,14 +68,9 @@ def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number
     positions = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
     s = steepness * blocks.above(blocks.ends, positions)
     if not entropic:
-        return _with_nan(x, s - blocks.mean(s) + blocks.mean(w))
+        return spread(x, s - blocks.mean(s) + blocks.mean(w))
     level = blocks.sum(blocks.above(blocks.ends, w).exp()).log() - blocks.sum(s.exp()).log()
-    return _with_nan(x, s + level + w.detach().gather(-1, blocks.ends))
-
-
-def _with_nan(x: Tensor, result: Tensor) -> Tensor:
-    """NaN wherever a list has one: blocks are found without it."""
-    return torch.where(x.isnan().any(-1, keepdim=True), torch.nan, result)
+    return spread(x, s + level + w.detach().gather(-1, blocks.ends))
 
 
 def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
@@ -136,12 +131,12 @@ def _isotonic(_: None, x: Tensor) -> Tensor:
     with torch.no_grad():
         fixed = x.detach()
         blocks = _blocks(fixed, fixed, torch.zeros_like(fixed), False)
-    return _with_nan(x, blocks.mean(x))
+    return spread(x, blocks.mean(x))
 
 
 def _isotonic_within(_: None, saved: tuple[Any, ...], x: Tensor) -> Tensor:
     starts = saved[0].reshape(x.shape).long()
-    return _with_nan(x, _Blocks(starts, starts).mean(x))
+    return spread(x, _Blocks(starts, starts).mean(x))
 
 
 ISOTONIC = Operator("sorting.isotonic", reference=_isotonic, replay=_isotonic_within)

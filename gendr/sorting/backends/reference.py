@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gendr._common.ranges import finite, saturated
+from gendr._common.ranges import finite, saturated, spread
 from gendr._common.tracing import check_reverse_mode
 from gendr.distributions.decisions import Number, scale_of
 from gendr.kernels.operator import Operator
@@ -37,6 +37,7 @@ def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tenso
     distribution.
     """
     network, dist = comparators.network, comparators.dist
+    x = spread(x)
     none = x.detach()[:, :0]
     keeps, swaps = [none], [none]  # a network without comparators has no gates
     if isinstance(steepness, Tensor):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._common.ranges import finite
+from gendr._common.ranges import finite, spread
 from gendr._common.tracing import (
     applied,
     is_for_onnx,
@@ -56,7 +56,7 @@ def _mask_at(
     dist: Distribution, threshold: tuple[Any, ...], x: Tensor, k: Tensor, scale: Tensor
 ) -> Tensor:
     """The mask, given its threshold [rows, 1] without gradient."""
-    dtype, x, b = x.dtype, wide(x), threshold[0]
+    dtype, x, b = x.dtype, wide(spread(x)), threshold[0]
     if not _learnt(dist):
         b = _threshold_of(x, k, scale, b, dist)
     elif torch.is_grad_enabled():

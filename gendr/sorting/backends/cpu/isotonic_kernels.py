@@ -110,7 +110,8 @@ def rank_rows(x, keys, order, steepness, entropic, ranks, starts, start, stop):
 
     x: [rows, n]; order: [rows, n], which sorts them, filled in here if there are keys [rows, n],
     the bits of x; these may be of no rows. Fills ranks [rows, n], and starts [rows, n],
-    the first position of the block of every sorted position. Ranks of a row with NaN are NaN.
+    the first position of the block of every sorted position. Ranks of a row with NaN or ±inf are
+    NaN.
     """
     n = x.shape[1]
     s, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
@@ -121,10 +122,10 @@ def rank_rows(x, keys, order, steepness, entropic, ranks, starts, start, stop):
             sort_row(keys[row], order[row])
         s[0] = 0.0
         last = np.float64(x[row, order[row, 0]])
-        known = last == last
+        known = last - last == 0.0  # neither NaN nor infinite
         for i in range(1, n):
             key = np.float64(x[row, order[row, i]])
-            known &= key == key
+            known &= key - key == 0.0
             s[i] = s[i - 1] + min(steepness * (key - last), _WIDE_GAP * n)
             last = key
         if entropic:
@@ -184,7 +185,7 @@ def value_rows(x, keys, order, steepness, entropic, values, starts, start, stop)
         known = True
         for i in range(n):
             w[i] = x[row, order[row, i]]
-            known &= w[i] == w[i]
+            known &= w[i] - w[i] == 0.0
         if entropic:
             blocks = _pool_exponentials(n, s, w, ones, total_s, total_w, first)
         else:

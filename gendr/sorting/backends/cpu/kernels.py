@@ -272,6 +272,8 @@ def gates(
     rows, d, a, s = pointer(xs), pointer(ds), pointer(cdf), pointer(sf)
     for group in range(start, stop):
         _load_group(x, group * GROUP, 0, n, xs)
+        for k in range(len(xs)):
+            xs[k] -= xs[k] - xs[k]  # infinities become NaN, which spreads
         for layer in range(len(offsets) - 1):
             for first in range(offsets[layer], offsets[layer + 1], RUN):
                 last = min(first + RUN, offsets[layer + 1])

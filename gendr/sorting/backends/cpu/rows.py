@@ -78,7 +78,7 @@ class Products(NamedTuple):
                 )  # fmt: skip
         # Kernels skip what is far, where infinite differences have no softmax.
         found = (self.rows, self.columns, *[by_x] * grads)
-        spread_nan(x, *found, infinite=True)
+        spread_nan(x, *found)
         return by_x, by_steepness
 
 
@@ -116,7 +116,7 @@ def rows_forward(
         len(keys) * kernels.parts(count), p.numel(), keys.numpy(), order, float(steepness),
         *(() if neural else (squared,)), p.numpy(),
     )  # fmt: skip
-    spread_nan(keys.numpy(), p.numpy(), infinite=neural)  # in others some rows are finite
+    spread_nan(keys.numpy(), p.numpy())
     p = p.reshape(*x.shape[:-1], count, n)
     return (p,), (p, order)
 

@@ -193,7 +193,7 @@ def project(
             key = tl.load(x + place, valid, 0.0).to(tl.float64)
         else:
             key = tl.load(x + tl.load(order + place, valid, 0), valid, 0.0).to(tl.float64)
-        bad += tl.sum((key != key).to(tl.int32), 0)
+        bad += tl.sum((key - key != 0.0).to(tl.int32), 0)
         if KIND == RANKS:
             follows = valid & (place > 0)
             before = tl.load(x + tl.load(order + place - 1, follows, 0), follows, 0.0)

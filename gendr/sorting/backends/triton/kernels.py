@@ -73,7 +73,8 @@ def gates(
     while w < n:
         wire = w + lane
         valid = (row < rows) & (wire < n)
-        tl.store(wires + wire, tl.load(x + row * n + wire, valid, 0.0), valid)
+        key = tl.load(x + row * n + wire, valid, 0.0)
+        tl.store(wires + wire, key - (key - key), valid)  # of infinities NaN, which spreads
         w += PAIRS
     tl.debug_barrier()
     steep = tl.load(steepness)

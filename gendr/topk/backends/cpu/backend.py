@@ -17,6 +17,7 @@ from gendr.kernels.numba.compilation import available as available
 from gendr.kernels.numba.compilation import supports as supports
 from gendr.kernels.threads import run
 from gendr.sorting.backends.comparators import name_of, power_of
+from gendr.sorting.base import spread_nan
 from gendr.sorting.losses import LEAST
 from gendr.topk.backends.reference import TOLERANCES, quantile
 from gendr.topk.selection import NetworkSelection
@@ -47,6 +48,7 @@ class Mask:
             _column(quantile(k, x.shape[-1], dist)), TOLERANCES[x.dtype], *numbers,
             tails_address(name), density_address(name), shape, p.numpy(), _column(b),
         )  # fmt: skip
+        spread_nan(x.numpy(), p.numpy(), _column(b))
         return (p,), (b, (*numbers, density_address(name), shape))
 
     @staticmethod
@@ -63,6 +65,7 @@ class Mask:
             mask_kernels.mask_back, x, x.numpy(), _column(b), _column(scale), grads[0].numpy(),
             *numbers, by_x.numpy(), _column(by_scale), _column(by_k),
         )  # fmt: skip
+        spread_nan(x.numpy(), by_x.numpy())
         return by_x, by_k, by_scale
 
 

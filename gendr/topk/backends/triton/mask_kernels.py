@@ -59,10 +59,11 @@ def mask(
     x += row * n
     p += row * n
     k, scale = tl.load(ks + row), tl.load(scales + row)
-    inverse, least, most, i = 1.0 / scale, float("inf"), -float("inf"), 0
+    inverse, least, most, i, bad = 1.0 / scale, float("inf"), -float("inf"), 0, 0
     while i < n:
         values = tl.load(x + i + lane, i + lane < n, 0.0)
         least = tl.minimum(least, tl.min(tl.where(i + lane < n, values, float("inf")), 0))
+        bad += tl.sum((values - values != 0.0).to(tl.int32), 0)
         most = tl.maximum(most, tl.max(tl.where(i + lane < n, values, -float("inf")), 0))
         i += BLOCK
     low, high = tl.cast(least, tl.float64), tl.cast(most, tl.float64)
@@ -99,13 +100,15 @@ def mask(
         is_done = (tl.abs(error) <= _TOLERANCE) | (is_slow & (before <= _NOISE)) | (after == b)
         step = tl.where(is_done, _STEPS, step + 1)
         b = after
+    best = tl.where(bad > 0, float("nan"), best)
     tl.store(thresholds + row, best)
     i = 0
     while i < n:
         valid = i + lane < n
         u = argument_at(tl.load(x + i + lane, valid, 0.0), best, inverse, sign, shift)
         cdf, sf = CDF(u, shape, constant)
-        tl.store(p + i + lane, tl.where(sign > 0.0, cdf, sf), valid)
+        found = tl.where(sign > 0.0, cdf, sf)
+        tl.store(p + i + lane, tl.where(bad > 0, float("nan"), found), valid)
         i += BLOCK
 
 
