@@ -114,7 +114,6 @@ class SplatTraining(Training):
             opacity=splats.opacity.clamp(limits.tiny, 1),
             scale=splats.scale.clamp(limits.tiny, limits.max),
             shape=None if splats.shape is None else splats.shape.clamp(limits.tiny, limits.max),
-            background=splats.background.clamp(0, 1),  # of a checkpoint of an older version
         )
 
     def _splats(self) -> Splats:
