@@ -1,4 +1,4 @@
-"""Arrays of npy and npz files, whose headers are compared with their bytes before any is made.
+"""Arrays in npy and npz files, whose headers are compared with their bytes before any is made.
 
 `numpy.load` believes a header: one of 100 bytes may claim terabytes, and a compressed file of 2 MB
 becomes gigabytes before anybody can look at its shape. No pickles are read.
@@ -7,12 +7,13 @@ becomes gigabytes before anybody can look at its shape. No pickles are read.
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
@@ -20,6 +21,8 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gendr._common.files import write_whole
 
 # Bytes that a small file may unpack to, and how many times its own size a large one.
 ROOM, TIMES = 1 << 28, 50
@@ -107,6 +110,48 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
             with archive.open(member) as file:
                 found[name] = _read(file, member.file_size)
         return found
+
+
+def write_arrays(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    about: Mapping[str, Any] | None = None,
+    *,
+    compressed: bool = False,
+) -> None:
+    """Write an npz file, whole or not at all.
+
+    Args:
+        path: of the file, whose extension is kept.
+        arrays: by their names.
+        about: plain values beside them, with their "format", for `about_of`.
+        compressed: whether the file is smaller, and takes longer to write and to read.
+
+    Raises:
+        OSError: if it cannot be written; an existing file is kept.
+    """
+    if about is not None:
+        arrays = {**arrays, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
+    # Not allow_pickle=False, which NumPy 1.26 would save as an array.
+    save: Any = np.savez_compressed if compressed else np.savez
+    write_whole(path, lambda file: save(file, **arrays))
+
+
+def about_of(arrays: dict[str, NDArray[Any]], kind: str) -> dict[str, Any]:
+    """Take from the arrays of a file what `write_arrays` wrote about them, but its format.
+
+    Args:
+        arrays: of `read_arrays`.
+        kind: the format that the file must have.
+
+    Raises:
+        AttributeError, LookupError, RecursionError, TypeError, ValueError: if there is no such
+            thing, or another format; the error is about "it", for others to name the file.
+    """
+    about = json.loads(arrays.pop("about").tobytes())
+    if (found := about.pop("format")) != kind:
+        raise ValueError(f"it has the format {found!r:.40}, this version reads {kind!r}")
+    return about
 
 
 def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:

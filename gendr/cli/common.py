@@ -17,13 +17,37 @@ from gendr.jobs.folders import SOURCES
 
 __all__ = [
     "Sources", "as_json", "changed", "check_checkpoint", "check_output", "check_own", "model_file",
-    "versions",
+    "read_json", "shrunk_to", "versions",
 ]  # fmt: skip
 
 
 def as_json(values: Any) -> bytes:
     """Plain values as the content of a file."""
     return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """What a file of `as_json` holds by name; nothing if there is none, or one of others."""
+    with suppress(OSError, RecursionError, TypeError, ValueError):
+        return dict(json.loads(file.read_bytes()))
+    return {}
+
+
+def shrunk_to(
+    most: int, path: Path, cameras: str | None = None, *, max_megapixels: float
+) -> int | None:
+    """The shorter side to which photos are brought if none is said: None for that which they have.
+
+    Args:
+        most: the largest.
+        path: of the photos.
+        cameras: their file, if it is not with the photos.
+        max_megapixels: of the photos, at most.
+    """
+    from gendr.photos.views import view_sizes
+
+    sizes = view_sizes(path, cameras=cameras, max_megapixels=max_megapixels)
+    return most if min(map(min, sizes)) > most else None
 
 
 def check_checkpoint(folder: Path, name: str) -> None:
@@ -100,19 +124,14 @@ class Sources:
 
     def unchanged(self) -> bool:
         """Whether they are those that were kept, or of none anything is known; else a line."""
-        found = self._kept().get(self._what, self.digest) == self.digest
+        found = read_json(self._file).get(self._what, self.digest) == self.digest
         if not found:
             say("gendr", f"what {self._what} were made from has changed: they are made anew")
         return found
 
     def keep(self) -> None:
         """Keep them once the stage is done."""
-        write_whole(self._file, as_json({**self._kept(), self._what: self.digest}))
-
-    def _kept(self) -> dict[str, Any]:
-        with suppress(OSError, ValueError):
-            return dict(json.loads(self._file.read_bytes()))
-        return {}
+        write_whole(self._file, as_json({**read_json(self._file), self._what: self.digest}))
 
 
 def model_file(text: str) -> Path:

@@ -22,6 +22,7 @@ from gendr.cli.common import (
     check_output,
     check_own,
     model_file,
+    shrunk_to,
     versions,
 )
 from gendr.cli.masks import NoBackdropError, with_masks
@@ -325,13 +326,9 @@ def _read(args: Fit, size: int | None, device: torch.device) -> Views:
 
 
 def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Target:
-    limit, size = args.max_megapixels, args.image_size
-    most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
-    if (
-        size is None
-        and min(map(min, view_sizes(path, cameras=args.cameras, max_megapixels=limit))) > most
-    ):
-        size = most
+    size, most = args.image_size, SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
+    if size is None:
+        size = shrunk_to(most, path, args.cameras, max_megapixels=args.max_megapixels)
     views = _read(args, size, device)
     kept = photos.trusted(args, views)
     if kept is not None:
@@ -658,7 +655,6 @@ class _FitReport:
             shown.window,
             shown.chosen,
             shown.pictures,
-            SHEET_COLUMNS,
             painted=None if self.carrier == "none" else mesh,
         )
         return visual.picture(page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ import numpy as np
 
 from gendr._common.files import write_all
 from gendr.cli.command_line import say
-from gendr.cli.common import Sources, as_json, changed, model_file
+from gendr.cli.common import Sources, as_json, changed, model_file, read_json
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages
@@ -58,13 +57,9 @@ def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, 
 
     Metrics get the names of all `files` beside them.
     """
-    try:
-        kind = json.loads((out / METRICS).read_bytes())["kind"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        kind = None
+    own = _facts(out)
     names = {path.name for path in files}
     write_all({**files, out / METRICS: as_json({**metrics, "files": sorted(names)})})
-    own = kind in ("mesh", "images", "scene")
     for name in RESULTS - names - {METRICS} if own else ():
         (out / name).unlink(missing_ok=True)
 
@@ -88,13 +83,19 @@ def is_finished(out: Path, asked: str | None = None) -> bool:
         out: the folder.
         asked: the digest of that; None for anything.
     """
-    try:
-        found = json.loads((out / METRICS).read_bytes())
-        same = asked in (None, found["asked"])
-        there = all((out / name).is_file() for name in found["files"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
-    return same and there and not any((out / name).exists() for name in UNDER_WAY)
+    found = _facts(out)
+    return (
+        asked in (None, found.get("asked"))
+        and "files" in found
+        and all((out / name).is_file() for name in found["files"])
+        and not any((out / name).exists() for name in UNDER_WAY)
+    )
+
+
+def _facts(out: Path) -> dict[str, Any]:
+    """What is known of the fit whose results are in a folder; nothing if there is none."""
+    found = read_json(out / METRICS)
+    return found if found.get("kind") in ("mesh", "images", "scene") else {}
 
 
 def given_options(args: Fit, *names: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import torch
 from gendr._common.files import write_all
 from gendr._common.memory import give_back
 from gendr.cli.command_line import say
-from gendr.cli.common import as_json, changed, model_file, versions
+from gendr.cli.common import as_json, changed, model_file, read_json, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
 from gendr.cli.photos import (
@@ -249,7 +248,7 @@ def _previewed(
     out = Path(args.output)
     kept, side = out / FOLDER / SIDE_FILE, max(max(image.shape[:2]) for image in scene.images)
     asked = {"asked": side, "budget": args.settings.budget}
-    before = json.loads(kept.read_text()) if args.resume and kept.is_file() else {}
+    before = read_json(kept) if args.resume else {}
     if asked.items() <= before.items():
         return scene.smaller(int(before["side"]))
     if side < PREVIEW_FROM:

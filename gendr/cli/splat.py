@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -28,6 +27,8 @@ from gendr.cli.common import (
     check_output,
     check_own,
     model_file,
+    read_json,
+    shrunk_to,
     versions,
 )
 from gendr.cli.parser import Splat
@@ -40,7 +41,7 @@ from gendr.jobs.loop import Pace
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
-from gendr.photos import load_points, view_sizes, visual, visual_hull
+from gendr.photos import load_points, visual, visual_hull
 from gendr.photos.scene.build import SceneSettings, build
 from gendr.photos.scene.fusion import FusionSettings
 from gendr.photos.scene.model import read_scene
@@ -212,11 +213,8 @@ def _read(args: Splat, settings: SplatSettings) -> tuple[Photos, SplatSettings]:
     path, limit, size = Path(args.photos), args.max_megapixels, args.image_size
     if not path.exists():
         raise ValueError(f"no such file or folder: {path}")
-    if (
-        size is None
-        and min(map(min, view_sizes(path, cameras=args.cameras, max_megapixels=limit))) > IMAGE_SIZE
-    ):
-        size = IMAGE_SIZE
+    if size is None:
+        size = shrunk_to(IMAGE_SIZE, path, args.cameras, max_megapixels=limit)
     named = args.background in (None, *BACKGROUNDS)
     color = "white" if args.background is None or named else args.background
     options: dict[str, Any] = {"cameras": args.cameras, "max_megapixels": limit}
@@ -355,11 +353,7 @@ def _check_own(out: Path) -> None:
             Splats.load(out / START)
             return
     if present and CHECKPOINT not in present:
-        try:
-            own = json.loads((out / METRICS).read_bytes()).get("kind") == "splats"
-        except (OSError, ValueError, AttributeError, RecursionError):
-            own = False
-        if not own:
+        if read_json(out / METRICS).get("kind") != "splats":
             raise ValueError(
                 f"{out} holds {present[0]}, which is not of gendr splat; choose another folder "
                 "with -o"

@@ -489,6 +489,55 @@ def fit_frames(
     return mapped(frame, range(len(trace)), tell, device=device)
 
 
+def sheet(
+    title: str,
+    subtitle: str,
+    captions: Sequence[str],
+    rows: Sequence[tuple[str, Color, Sequence[Pixels], Sequence[str]]],
+    legend: Sequence[tuple[Color, str]] = (),
+    most: int = 6,
+) -> Pixels:
+    """One page of pictures: a column under each caption, in blocks of equally many columns.
+
+    Args:
+        title: First line.
+        subtitle: Second line.
+        captions: Of the columns.
+        rows: Of each row its name, the ink of that, its pictures, and what is said under each,
+            which may be nothing.
+        legend: Inks and what they mean, for a last line.
+        most: Columns side by side.
+    """
+    blocks = math.ceil(len(captions) / most)
+    columns = math.ceil(len(captions) / blocks)
+    left, gap, top, head, foot = 92, 8, 76, 26, 22
+    tall, wide = (max(x.shape[k] for row in rows for x in row[2]) for k in (0, 1))
+    steps = [tall + gap + (foot if any(row[3]) else 0) for row in rows]
+    block = head + sum(steps) + 10
+    width = max(left + columns * (wide + gap) + 12, 640)
+    page = Page(width, top + blocks * block + (34 if legend else 0))
+    page.text(16, 14, title, 20)
+    page.text(16, 44, subtitle, 13, FAINT)
+    for k, caption in enumerate(captions):
+        x, y = left + k % columns * (wide + gap), top + k // columns * block
+        if k % columns == 0:
+            page.box(16, y, width - 32, 1, LINE)
+        page.text(x + wide // 2, y + 8, caption, 12, FAINT, "ma")
+        y += head
+        for (name, ink, pictures, notes), step in zip(rows, steps, strict=True):
+            if k % columns == 0:
+                page.text(16, y + tall // 2, name, 13, ink, "lm")
+            page.tile(pictures[k], x, y + (tall - len(pictures[k])) // 2)
+            page.text(x + wide // 2, y + tall + 5, notes[k], 12, INK, "ma")
+            y += step
+    x, y = left, page.image.height - 26
+    for color, text in legend:
+        page.box(x, y, 12, 12, color)
+        page.text(x + 18, y + 6, text, 12, INK, "lm")
+        x += 150
+    return page.pixels()
+
+
 def fit_sheet(
     title: str,
     subtitle: str,
@@ -500,10 +549,9 @@ def fit_sheet(
     window: Closeup,
     chosen: Sequence[int],
     target: Sequence[Pixels],
-    columns: int = 6,
     painted: Mesh | None = None,
 ) -> Pixels:
-    """One page that shows, for each view, the target, the fit and the difference of silhouettes.
+    """A `sheet` that shows, for each view, the target, the fit and the difference of silhouettes.
 
     Args:
         title: First line.
@@ -516,47 +564,26 @@ def fit_sheet(
         window: What is shown of each view.
         chosen: The views that are shown.
         target: Pictures of the target in these views, of the window's size.
-        columns: Views side by side.
         painted: The fit with its colours, if there are any, for a row of its own.
     """
-    columns = min(columns, len(chosen))
-    blocks = math.ceil(len(chosen) / columns)
-    names = ("target", "fit", "mask", "difference")
-    inks = (TARGET, FIT, TARGET, INK)
-    if painted is not None:
-        names, inks = ("target", "colours", *names[1:]), (TARGET, FIT, *inks[1:])
-    left, gap, top, head = 92, 8, 74, 26
-    tall, wide = window.size
-    block = head + len(names) * (tall + gap) + 10
-    width = max(left + columns * (wide + gap) + 12, 640)
-    page = Page(width, top + blocks * block + 34)
-    page.text(16, 14, title, 20)
-    page.text(16, 44, subtitle, 13, FAINT)
     seen = window.camera(camera)[list(chosen)]
-    pictures = [target, shaded(mesh, seen, window.size, FIT)]
+    wanted, given = ([window.cut(image[i], i) for i in chosen] for image in (masks, found))
+    pictures: list[tuple[str, Color, Sequence[Pixels]]] = [
+        ("target", TARGET, target),
+        ("fit", FIT, shaded(mesh, seen, window.size, FIT)),
+        ("mask", TARGET, [_flat(mask, TARGET) for mask in wanted]),
+        ("difference", INK, list(map(difference, wanted, given))),
+    ]
     if painted is not None:
         colored = render_views(painted, seen, window.size, {"lighting": "none"})
-        pictures.insert(1, composited(*colored))
-    for k, view in enumerate(chosen):
-        x, y = left + k % columns * (wide + gap), top + k // columns * block
-        caption = f"view {view + 1}   IoU {iou_per_view[view]:.3f}"
-        page.text(x + wide // 2, y + 8, caption, 12, FAINT, "ma")
-        mask, other = (window.cut(image[view], view) for image in (masks, found))
-        tiles = (*(row[k] for row in pictures), _flat(mask, TARGET), difference(mask, other))
-        for row, pixels in enumerate(tiles):
-            page.tile(pixels, x, y + head + row * (tall + gap))
-    for b in range(blocks):
-        for row, (name, color) in enumerate(zip(names, inks, strict=True)):
-            y = top + b * block + head + row * (tall + gap) + tall // 2
-            page.text(16, y, name, 13, color, "lm")
-        page.box(16, top + b * block, width - 32, 1, LINE)
-    x, y = left, page.image.height - 26
-    legend = ((BOTH, "in both"), (TARGET, "only in the target"), (FIT, "only in the fit"))
-    for color, text in legend:
-        page.box(x, y, 12, 12, color)
-        page.text(x + 18, y + 6, text, 12, INK, "lm")
-        x += 150
-    return page.pixels()
+        pictures.insert(1, ("colours", FIT, composited(*colored)))
+    return sheet(
+        title,
+        subtitle,
+        [f"view {i + 1}   IoU {iou_per_view[i]:.3f}" for i in chosen],
+        [(*row, [""] * len(chosen)) for row in pictures],
+        legend=((BOTH, "in both"), (TARGET, "only in the target"), (FIT, "only in the fit")),
+    )
 
 
 # ---------------------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._common.arrays import read_arrays
-from gendr._common.files import write_whole
+from gendr._common.arrays import about_of, read_arrays, write_arrays
 from gendr.logic.circuit.netlist import Netlist
 
 if TYPE_CHECKING:
@@ -48,11 +45,7 @@ def save(circuit: Parts, path: Path) -> None:
     if circuit.thresholds is not None:
         arrays["thresholds"] = circuit.thresholds
     about = {"format": FORMAT, "inputs": netlist.inputs, "sums": sums, "sha256": _digest(arrays)}
-    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    file = io.BytesIO()
-    # Not allow_pickle=False, which NumPy 1.26 would save as an array.
-    np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
-    write_whole(path, file.getvalue())
+    write_arrays(path, arrays, about, compressed=True)
 
 
 def load(path: Path, make: Callable[..., C]) -> C:
@@ -71,15 +64,10 @@ def load(path: Path, make: Callable[..., C]) -> C:
         raise FileNotFoundError(f"there is no circuit at {path}")
     try:
         arrays = read_arrays(path)
-        about = json.loads(arrays.pop("about").tobytes())
-        format_, inputs, sums = about["format"], about["inputs"], about["sums"]
-        digest = about.get("sha256")  # older files have none
-    except (KeyError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no circuit, or cut short ({type(error).__name__}); save it again"
-        ) from None
-    if format_ != FORMAT:
-        raise ValueError(f"{path} has the format {format_!r}, this version reads {FORMAT!r}")
+        about = about_of(arrays, FORMAT)
+        inputs, sums, digest = about["inputs"], about["sums"], about.get("sha256")
+    except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no circuit, or cut short ({error}); save it again") from None
     try:
         if digest is not None and digest != _digest(arrays):
             raise ValueError("its arrays are others")

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
+from gendr._common.arrays import read_array, read_arrays
 from gendr._common.texts import numbers, read_text
 from gendr.mesh.files.reports import warn_caller
 from gendr.photos.camera_files.opencv import camera_to_world, from_opencv_json
@@ -420,7 +421,7 @@ def of_llff(file: Path, photos: Index) -> Meta:
     The columns of the former are the camera's axes down, right and back in the world, its place,
     and height, width and focal length.
     """
-    table = np.load(file, allow_pickle=False)
+    table = read_array(file)
     if table.ndim != 2 or table.shape[1] != 17 or not np.isfinite(table).all():
         raise ValueError("it must hold rows of 17 finite numbers")
     frames: list[Meta] = []
@@ -437,9 +438,9 @@ def of_neus(file: Path, photos: Index) -> Meta:
     The world is that of world_mat; scale_mat_i, which would take the object to a unit ball, is not
     used. Masks are those in `mask`, if there are as many.
     """
-    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-        count = sum(name.startswith("world_mat_") and name[10:].isdigit() for name in arrays)
-        matrices = [np.asarray(arrays[f"world_mat_{i}"], np.float64)[:3] for i in range(count)]
+    arrays = read_arrays(file)
+    count = sum(name.startswith("world_mat_") and name[10:].isdigit() for name in arrays)
+    matrices = [np.asarray(arrays[f"world_mat_{i}"], np.float64)[:3] for i in range(count)]
     if not matrices:
         raise ValueError("it has no world_mat_0")
     names, masks = _in_order(photos, count), photos.in_order("mask")

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gendr._common.arrays import read_array
 from gendr._common.texts import numbers, read_text
 
 __all__ = ["PROJECTIONS", "find_projections", "from_projections", "is_projections"]
@@ -93,7 +94,7 @@ def from_projections(files: list[Path], images: list[str]) -> dict[str, Any]:
         elif file.suffix == ".mat":
             matrices = _of_matlab(file)
         elif file.suffix == ".npy":
-            matrices = np.load(file, allow_pickle=False).astype(np.float64)
+            matrices = read_array(file).astype(np.float64)
         else:
             matrices = np.concatenate([_of_text(path) for path in files])
         if matrices.ndim != 3 or matrices.shape[1:] != (3, 4) or not np.isfinite(matrices).all():

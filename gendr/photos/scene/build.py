@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from typing import Any, final
 
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gendr._common.files import write_whole
+from gendr._common.arrays import read_arrays, write_arrays
 from gendr.jobs.loop import Progress, Tell
 from gendr.mesh import Mesh
 from gendr.photos.meshing.libigl import libigl
@@ -191,11 +190,9 @@ def build(
 def _read_or_made(path: Path, make: Callable[[], Surface]) -> Surface:
     """A surface that is in a file, or is made and written there."""
     if path.is_file():
-        with np.load(path) as file:
-            return Surface(*(file[name] for name in ("vertices", "faces", "points")))
-    found, memory = make(), BytesIO()
-    np.savez(memory, vertices=found.vertices, faces=found.faces, points=found.point_of_vertex)
-    write_whole(path, memory.getvalue())
+        return Surface(**read_arrays(path))
+    found = make()
+    write_arrays(path, vars(found))
     return found
 
 

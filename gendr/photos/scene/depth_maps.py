@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from gendr._common.files import write_whole
+from gendr._common.arrays import read_arrays, write_arrays
 from gendr.kernels.threads import run
 from gendr.photos.scene.model import Scene, at_level, shrunk
 
@@ -74,15 +73,14 @@ class DepthMap:
 
     def save(self, path: Path) -> None:
         """Write it; `load` reads it."""
-        memory = BytesIO()
-        np.savez(memory, planes=self.planes, costs=self.costs, compared=self.compared)
-        write_whole(path, memory.getvalue())
+        compared = np.array(self.compared)
+        write_arrays(path, {"planes": self.planes, "costs": self.costs, "compared": compared})
 
     @staticmethod
     def load(path: Path) -> DepthMap:
         """Read what `save` wrote."""
-        with np.load(path) as file:
-            return DepthMap(file["planes"], file["costs"], int(file["compared"]))
+        found = read_arrays(path)
+        return DepthMap(found["planes"], found["costs"], int(found["compared"]))
 
 
 def find_depths(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gendr.kernels.threads import num_threads, run
+from gendr.mesh.topology import connected_parts
 
 __all__ = ["Surface", "SurfaceSettings", "large_parts", "reconstruct"]
 
@@ -238,12 +239,5 @@ def _supported(
 
 def large_parts(faces: np.ndarray, vertices: int, least: float) -> np.ndarray:
     """The triangles of connected parts that have at least this share of all of them."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    if not len(faces):
-        return faces
-    ends = np.concatenate([faces[:, :2], faces[:, 1:]])
-    graph = coo_matrix((np.ones(len(ends), bool), ends.T), (vertices, vertices))
-    part = connected_components(graph, directed=False)[1][faces[:, 0]]
+    part = connected_parts(faces, vertices)[faces[:, 0]]
     return faces[np.bincount(part)[part] >= least * len(faces)]

@@ -1,9 +1,7 @@
-"""Files of splats: our own .npz, Gaussians of others, and GLB of opaque triangles."""
+"""Files of splats: our own .npz, and Gaussians of others; and meshes of opaque triangles."""
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import zipfile
 from collections.abc import Callable
@@ -15,13 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._common.arrays import read_arrays
+from gendr._common.arrays import about_of, read_arrays, write_arrays
 from gendr._common.checks import check_number
 from gendr._common.files import write_whole
 from gendr.distributions import get
 from gendr.mesh import Mesh
 from gendr.mesh.files.origins import origin_of
-from gendr.mesh.files.reports import warn_caller
 from gendr.photos.splatting.gaussians.cloud import Cloud
 from gendr.photos.splatting.gaussians.conversion import moments, powers, triangles_of
 from gendr.photos.splatting.gaussians.files import read_cloud
@@ -29,7 +26,7 @@ from gendr.photos.splatting.gaussians.ply import written
 from gendr.photos.splatting.harmonics import flat_color
 from gendr.tnorms import tconorm
 
-__all__ = ["FORMAT", "load", "save", "save_glb", "save_ply", "to_mesh"]
+__all__ = ["FORMAT", "load", "save", "save_ply", "to_mesh"]
 
 S = TypeVar("S")
 Splats: TypeAlias = Any  # whose methods these are: to name the class would be a circle
@@ -67,10 +64,7 @@ def save(splats: Splats, path: str | Path) -> None:
         arrays["origin"] = _array(splats.origin)
     if splats.shape is not None:
         arrays["shape"] = _array(splats.shape)
-    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    file = io.BytesIO()
-    np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-    write_whole(_named(path, ".npz"), file.getvalue())
+    write_arrays(_named(path, ".npz"), arrays, about)
 
 
 def load(path: Path, make: Callable[..., S]) -> S:
@@ -100,27 +94,11 @@ def load(path: Path, make: Callable[..., S]) -> S:
         )
     arrays = read_arrays(path, (*_ARRAYS, "shape", "origin", "about"))
     try:
-        about = json.loads(arrays.pop("about").tobytes())
-        if (form := about.pop("format")) != FORMAT:
-            raise ValueError(f"it has the format {form!r:.40}, this version reads {FORMAT!r}")
+        about = about_of(arrays, FORMAT)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        tensors["background"] = _as_color(tensors["background"], path)
         return make(**tensors, **about)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no splats, or damaged ones: {error}") from None
-
-
-def _as_color(background: Tensor, path: Path) -> Tensor:
-    """A background that training once let leave [0, 1], brought back with a warning.
-
-    One that is no such is left as it is, for `Splats` to refuse.
-    """
-    if background.is_floating_point() and background.numel() and bool(background.isfinite().all()):
-        low, high = (float(x) for x in background.aminmax())
-        if low < 0 or high > 1:
-            warn_caller(f"{path}: the background {low:g} .. {high:g} was brought into [0, 1]")
-            return background.clamp(0, 1)
-    return background
 
 
 def _array(values: Tensor) -> NDArray[Any]:
@@ -200,12 +178,3 @@ def to_mesh(splats: Splats, least: float = 0.5) -> Mesh:
     faces = torch.arange(len(vertices), device=vertices.device).reshape(-1, 3)
     mesh = Mesh(vertices, faces, face_colors=flat_color(chosen.harmonics))
     return mesh.with_unlit().with_origin(splats.origin)
-
-
-def save_glb(splats: Splats, path: str | Path, least: float = 0.5) -> None:
-    """Write `to_mesh` as a GLB, unlit and seen from both sides.
-
-    Raises:
-        ValueError: for another extension, or if no triangle has this opacity.
-    """
-    to_mesh(splats, least).save(_named(path, ".glb"))

@@ -151,9 +151,6 @@ class HardTraining(Training):
         self._seen[faces] = self.step
         return error if own is None else error[:, own[0]]
 
-    def _look(self) -> None:
-        """Nothing: errors tell what to split."""
-
     def _moved(self) -> None:
         self._values["colors"].data.clamp_(0, 1)
         settings = self.settings

@@ -140,10 +140,6 @@ class Training(Work):
         """What a photo of its choice lacks, differentiable in the parameters, [3, ...]."""
 
     @abstractmethod
-    def _look(self) -> None:
-        """Learn from the gradients of a step, before the parameters move."""
-
-    @abstractmethod
     def _moved(self) -> None:
         """Bring parameters that moved into their ranges, and let triangles come and go."""
 
@@ -166,7 +162,6 @@ class Training(Work):
         self._adam.zero_grad()
         # The gradient of that, in three passes over the picture instead of eight.
         error.backward(off.sign().mul_(0.8 * part).add_(off, alpha=4 * part))
-        self._look()
         self._adam.step()
         self._sums += torch.stack([loss, torch.ones_like(loss)])
         self.step += 1
@@ -248,9 +243,9 @@ class Training(Work):
 
     # -- checkpoints
 
-    @abstractmethod
     def _more(self) -> dict[str, Any]:
         """What else a checkpoint holds, by the names of attributes without their underscore."""
+        return {}
 
     def signature(self) -> dict[str, Any]:
         """The settings, but how long and where, and the photos."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +20,8 @@ from gendr.photos.splatting.photos import Photos
 from gendr.photos.splatting.splats import Splats
 from gendr.rendering import Renderer
 
-# Pictures side by side on the sheet and the width of each; that of the two of a pair.
-COLUMNS, TILE, WIDE = 6, 192, 320
+# The width of a picture on the sheet, and of the two of a pair.
+TILE, WIDE = 192, 320
 # Frames of a second.
 RATE = 16
 # Points along the side of a pixel at which photos are asked about opaque triangles.
@@ -174,29 +173,11 @@ def sheet(
         names: Of the columns.
         rows: Two or three: images [3, H, W], and what is said under each, which may be nothing.
     """
-    images, blocks = rows[0][0], math.ceil(len(names) / COLUMNS)
-    columns = math.ceil(len(names) / blocks)
-    left, gap, top, head, foot = 84, 8, 76, 26, 22
-    tall = max(_tall(image, TILE) for image in images)
-    feet = [foot if any(notes) else 0 for _, notes in rows]
-    block = head + len(rows) * (tall + gap) + sum(feet) + 8
-    width = max(left + columns * (TILE + gap) + 12, 640)
-    page = visual.Page(width, top + blocks * block)
-    page.text(16, 14, title, 20)
-    page.text(16, 44, subtitle, 13, visual.FAINT)
-    for k, name in enumerate(names):
-        x, y = left + k % columns * (TILE + gap), top + k // columns * block
-        if k % columns == 0:
-            page.box(16, y, width - 32, 1, visual.LINE)
-        page.text(x + TILE // 2, y + 8, _short(name), 12, visual.FAINT, "ma")
-        y += head
-        for (images, notes), below, (label, ink) in zip(rows, feet, _ROWS, strict=False):
-            if k % columns == 0:
-                page.text(16, y + tall // 2, label, 13, ink, "lm")
-            page.tile(pixels(images[k], TILE), x, y + (tall - _tall(images[k], TILE)) // 2)
-            page.text(x + TILE // 2, y + tall + 5, notes[k], 12, visual.INK, "ma")
-            y += tall + gap + below
-    return page.pixels()
+    shown = [
+        (name, ink, [pixels(image, TILE) for image in images], notes)
+        for (name, ink), (images, notes) in zip(_ROWS, rows, strict=False)
+    ]
+    return visual.sheet(title, subtitle, [_short(name) for name in names], shown)
 
 
 def _short(name: str) -> str:

@@ -30,8 +30,8 @@ class SplatSettings:
         budget: end after 90s, 2m or 1h, however many steps that makes: on the command line, where
             cameras are not counted, the time until files are written. In Python a number of seconds
             for the steps and what is done between them.
-        density: how triangles to be split are chosen: adaptive (those that the loss pulls), mcmc
-            (by opacity) or none.
+        density: mcmc: faint triangles are dropped and others split, drawn by their opacity; none:
+            neither.
         renew_every: steps between two rounds of splitting and dropping.
         rate: a factor of all learning rates.
         decay: the learning rates at the end over those at the start.
@@ -62,7 +62,7 @@ class SplatSettings:
     triangles: Annotated[int | None, Range(1)] = None
     steps: Annotated[int, Range(1)] = 5000
     budget: Annotated[float | None, Range(0, closed=False)] = None
-    density: Literal["adaptive", "mcmc", "none"] = "mcmc"
+    density: Literal["mcmc", "none"] = "mcmc"
     renew_every: Annotated[int, Range(1)] = 100
     rate: Annotated[float, Range(0, closed=False)] = 1.0
     decay: Annotated[float, Range(0, closed=False)] = 0.05

@@ -253,8 +253,7 @@ class Splats:
         """Read what `save` wrote, in the dtype that it was in, or Gaussians of others.
 
         Gaussians become triangles, as `from_cloud` has it: of PLY (plain or compressed), .splat,
-        .spz, SOG (a file or a folder) and glTF. What a file is, its content says. A background
-        outside [0, 1], as was once learnt, is clamped, with a warning.
+        .spz, SOG (a file or a folder) and glTF. What a file is, its content says.
 
         Raises:
             FileNotFoundError: if there is no such file.
@@ -263,7 +262,7 @@ class Splats:
         return files.load(Path(path), Splats).to(device)
 
     save, to_ply = files.save, files.save_ply
-    to_mesh, to_glb = files.to_mesh, files.save_glb
+    to_mesh = files.to_mesh
 
 
 def _check_range(name: str, values: Tensor, most: float) -> None:

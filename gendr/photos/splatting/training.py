@@ -3,10 +3,10 @@
 A step draws one photo. Progress, from 0 to 1, is the part of the steps or of the time that is
 done; the size of the photos, the learning rates and the number of triangles are functions of it.
 
-Two ways to choose the triangles that are split: "adaptive" takes those that the loss pulls at most
-(Kerbl et al., 3D Gaussian Splatting, 2023, section 5.2), "mcmc" draws them by their opacity, which
-the two halves share (Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo, 2024,
-(9)). Both drop those that are hardly seen, and split along the longest edge.
+Triangles that are hardly seen are dropped. Those that are split, at the middle of the longest edge,
+are drawn by their opacity, which the two halves share.
+
+Source: Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo, 2024, (9), for these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -100,7 +99,6 @@ class SplatTraining(Training):
             values["exposure"] = none if known is None else known.log().to(none)
         rates = _RATES | {"scale": _RATES["scale"] * settings.learn_scale}
         super().__init__(photos, settings, held_out, values, rates, _ROWS)
-        self._pull = init.vertices.new_zeros(self._first)
 
     def splats(self) -> Splats:
         """The splats as they are, where the photos are, and such that files hold them."""
@@ -114,7 +112,6 @@ class SplatTraining(Training):
             opacity=splats.opacity.clamp(limits.tiny, 1),
             scale=splats.scale.clamp(limits.tiny, limits.max),
             shape=None if splats.shape is None else splats.shape.clamp(limits.tiny, limits.max),
-            background=splats.background.clamp(0, 1),  # of a checkpoint of an older version
         )
 
     def _splats(self) -> Splats:
@@ -174,9 +171,6 @@ class SplatTraining(Training):
             error = error * (F.max_pool2d(hidden, factor) == 0)
         return error if shown is None else error[:, shown[0]]
 
-    def _look(self) -> None:
-        self._pull += self._values["vertices"].grad.flatten(1).norm(dim=1)  # pyright: ignore[reportOptionalMemberAccess]
-
     def _moved(self) -> None:
         if "background" in self._values:  # colours, which `Splats` holds to [0, 1]
             self._values["background"].data.clamp_(0, 1)
@@ -190,18 +184,11 @@ class SplatTraining(Training):
         opacity = self._values["opacity"].sigmoid()
         live = (opacity >= _FAINT).nonzero()[:, 0]
         wanted = self._first + (self._most - self._first) * min(1.0, progress / 0.4)
-        mcmc = self.settings.density == "mcmc"
-        likely = opacity[live] if mcmc else self._pull[live]
-        chosen = self._draw(likely, min(int(wanted) - len(live), int((likely > 0).sum())))
+        chosen = self._draw(opacity[live], min(int(wanted) - len(live), len(live)))
         halves = self._split(live, chosen, ("vertices",))
-        if mcmc:
-            opacity = self._values["opacity"].data
-            half = (1 - (1 - opacity[chosen].sigmoid()).sqrt()).clamp(0.05, 0.95).logit()
-            opacity[halves] = half
-        self._pull = likely.new_zeros(len(self))
-
-    def _more(self) -> dict[str, Any]:
-        return {"pull": self._pull}
+        logits = self._values["opacity"].data
+        half = (1 - (1 - logits[chosen].sigmoid()).sqrt()).clamp(0.05, 0.95).logit()
+        logits[halves] = half
 
 
 @learns

@@ -15,6 +15,7 @@ from gendr.photos import visual
 from gendr.photos.splatting import Cloud, Splats
 from gendr.photos.splatting.gaussians.conversion import covariances
 from gendr.photos.splatting.harmonics import flat_color
+from gendr.photos.splatting.pictures import pixels, rendered
 from gendr.photos.views import Views
 from gendr.photos.visual import Pixels
 from gendr.rendering import Renderer
@@ -49,12 +50,9 @@ def eye(
         fov: the angle from top to bottom, in radians.
         size: (H, W) of the picture.
     """
-    w, x, y, z = (float(value) for value in wxyz)
-    turn = np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]).T  # fmt: skip
+    from scipy.spatial.transform import Rotation
+
+    turn = Rotation.from_quat(np.roll(wxyz, -1)).as_matrix().T
     focal = size[0] / 2 / np.tan(fov / 2)
     k = np.array([[focal, 0, size[1] / 2], [0, focal, size[0] / 2], [0, 0, 1]])
     return Camera.from_opencv(turn, -turn @ np.asarray(position, dtype=float), k, size).to(
@@ -69,9 +67,7 @@ def soft(mesh: Mesh, camera: Camera, size: tuple[int, int], how: Soft) -> Pixels
 
 def splatted(splats: Splats, camera: Camera, size: tuple[int, int]) -> Pixels:
     """Splats over their background, [H, W, 3]."""
-    with torch.no_grad():
-        image, _ = splats.render(camera, size)
-    return _pixels(image[0])
+    return pixels(rendered(splats, camera, size)[0])
 
 
 def drawable(cloud: Cloud) -> tuple[NDArray[np.float32], ...]:
@@ -112,27 +108,22 @@ def compared(views: Views, index: int, mesh: Mesh | None, kind: str) -> Pixels:
     mask, camera, size = views.masks[index], views.camera[index], views.image_size
     place = camera.region(size)[0]
     if kind == "photo" and views.rgb is not None:
-        return _pixels(views.rgb[index] + 1 - mask)[place]
+        return pixels(views.rgb[index] + 1 - mask)[place]
     if kind in ("photo", "mask") or mesh is None:
-        return _pixels((1 - mask).expand(3, *size))[place]
+        return pixels((1 - mask).expand(3, *size))[place]
     if kind == "fit":
         return visual.composited(*visual.render_views(mesh, camera, size))[0][place]
     found = visual.silhouettes(mesh, camera, size)[0]
     return visual.difference(mask.double().numpy(), found.double().numpy())[place]
 
 
-def letterboxed(pixels: Pixels, aspect: float) -> Pixels:
+def letterboxed(picture: Pixels, aspect: float) -> Pixels:
     """A picture with white at its sides, so that it is as wide as `aspect` times its height."""
-    height, width = pixels.shape[:2]
+    height, width = picture.shape[:2]
     wide, tall = max(width, round(height * aspect)), max(height, round(width / aspect))
     if wide > width:
         tall = height
     page = np.full((tall, wide, 3), 255, np.uint8)
     top, left = (tall - height) // 2, (wide - width) // 2
-    page[top : top + height, left : left + width] = pixels
+    page[top : top + height, left : left + width] = picture
     return page
-
-
-def _pixels(image: Tensor) -> Pixels:
-    """An image [3, H, W] in [0, 1] as [H, W, 3] in 0 .. 255."""
-    return (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()

@@ -83,14 +83,11 @@ def test_another_training_is_not_resumed(photos, tmp_path):
         SplatTraining(darker, SMALL, scene()).restore(tmp_path / "one.pt")
 
 
-@pytest.mark.parametrize("density", ["adaptive", "mcmc"])
-def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photos, density):
+def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photos):
     init = scene()
     opacity = init.opacity.clone()
     opacity[:3] = 0.004
-    training = trained(
-        photos, replace(SMALL, density=density, rate=1e-6), init=init.with_tensors(opacity=opacity)
-    )
+    training = trained(photos, replace(SMALL, rate=1e-6), init=init.with_tensors(opacity=opacity))
     splats = training.splats()
     assert len(splats) == 40
     assert float(splats.opacity.min()) > 0.02
@@ -100,11 +97,11 @@ def test_triangles_are_split_until_there_are_enough_and_faint_ones_dropped(photo
 
     # Halves cover what the whole did; only the faint ones are gone.
     torch.testing.assert_close(area(splats.vertices), area(init.vertices[3:]), rtol=1e-3, atol=0)
-    if density == "mcmc":  # two halves over each other cover as much as the whole, quarters too
-        shares = torch.tensor([1 - 0.2 ** (1 / 2**k) for k in range(4)])
-        nearest = (splats.opacity[:, None] - shares).abs().amin(1)
-        assert float(nearest.max()) < 1e-3
-        assert len(splats.opacity.unique()) > 1
+    # Two halves over each other cover as much as the whole, quarters too.
+    shares = torch.tensor([1 - 0.2 ** (1 / 2**k) for k in range(4)])
+    nearest = (splats.opacity[:, None] - shares).abs().amin(1)
+    assert float(nearest.max()) < 1e-3
+    assert len(splats.opacity.unique()) > 1
 
 
 def test_what_adam_knows_follows_its_triangle(photos):
