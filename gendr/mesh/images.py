@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 # a file that is far larger was more likely made to exhaust the memory.
 MAX_MEGAPIXELS = 150.0
 # Names of files that Pillow alone does not read.
-HEIC = (".heic", ".heif")
+HEIC = (".heic", ".heif", ".hif")
 # Pillow's modes that must be converted, as they are not grey or RGB with or without alpha.
 _AS_RGBA = ("PA", "La", "RGBa")
 _AS_RGB = ("CMYK", "YCbCr", "LAB", "HSV", "RGBX")

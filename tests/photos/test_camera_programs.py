@@ -386,6 +386,10 @@ def test_lenses_of_programs(tmp_path):
     (tmp_path / "cams.xml").write_text(old)
     with pytest.raises(ValueError, match=r"PhotoScan before 1\.2; export the cameras again"):
         load_views(tmp_path)
+    shutter = '<property name="rolling_shutter" value="true"/></sensor>'
+    (tmp_path / "cams.xml").write_text(text.replace("</sensor>", shutter))
+    with pytest.warns(UserWarning, match="has a rolling shutter, which is taken for one moment"):
+        load_views(tmp_path)
     for term in ("p3", "p4"):
         (tmp_path / "cams.xml").write_text(text.replace("<k1>", f"<{term}>0.1</{term}><k1>"))
         with pytest.raises(ValueError, match=r"\(p3\) is not supported for a radial"):
@@ -454,6 +458,20 @@ UNREAD = {
     "b.csv": ("#cameras 6\n#name,x,y,z,omega,phi,kappa\n", "sparse/0"),
     "metadata.json": ({"camera": {"focal_length": 35}, "instances": []}, "transforms.json"),
     "00000.json": ({"camera_data": {"cam2world": []}}, "transforms.json"),
+    "scene_camera.json": ({"0": {"cam_K": []}}, "transforms.json"),
+    "calib/pos_001.txt": ("1 0 0 0\n", "as P into cameras.json"),
+    "train/pose/0.txt": ("1 0 0 0\n", "transforms.json"),
+    "models.json": ([{"radial_distortion": [0, 0]}], "transforms.json"),
+    "pose_left.txt": ("0 0 0 0 0 0 1\n", "transforms.json"),
+    "cam0_to_world.txt": ("0 1 0 0 0\n", "transforms.json"),
+    "undistorted_camera_parameters/a.conf": ("dataset matterport\n", "transforms.json"),
+    "calibration_a.json": ({"cameras": [{"K": []}]}, "transforms.json"),
+    "annots.npy": ("", "transforms.json"),
+    "rendering_metadata.txt": ("30 20 0 .8 25\n", "transforms.json"),
+    "closed_loop_trajectory.csv": ("graph_uid\n", "transforms.json"),
+    "0.krtd": ("1 0 0\n", "K, R and t"),
+    "zephyr.xmp": ("<camera><calibration fx='1'/></camera>", "sparse/0"),
+    "results.npz": ("", "cameras.json"),
     "trajectory.json": ({"class_name": "PinholeCameraTrajectory", "parameters": []}, "world_to_"),
 }
 

@@ -647,11 +647,11 @@ def test_opaque_alpha_channels_of_masks_are_none(tmp_path):
 def test_photos_of_phones_in_heic(tmp_path, monkeypatch):
     heif = pytest.importorskip("pillow_heif")
     heif.register_heif_opener()
-    Image.fromarray(blob(64, 48)).convert("RGB").save(tmp_path / "a.heic", quality=95)
-    frame = {"file_path": "a.heic", "transform_matrix": IDENTITY}
+    Image.fromarray(blob(64, 48)).convert("RGB").save(tmp_path / "a.hif", format="HEIF", quality=95)
+    frame = {"file_path": "a", "transform_matrix": IDENTITY}
     assert load_views(write(tmp_path, [frame], fl_x=20.0)).image_size == (64, 48)
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(ValueError, match=r"a.heic needs pillow-heif, which is not installed: pip"):
+    with pytest.raises(ValueError, match=r"a.hif needs pillow-heif, which is not installed: pip"):
         load_views(tmp_path)
 
 

@@ -180,7 +180,7 @@ class _Known:
     program: str
     patterns: tuple[str, ...]
     read: Callable[[Path, Index], Meta] | None = None
-    advice: str = ""
+    advice: str = "write transforms.json"
     says: bytes | tuple[bytes, ...] = b""
 
 
@@ -220,23 +220,20 @@ _KNOWN = (
     _Known("OpenMVS", ("*.mvs",), advice=_COLMAP),
     _Known("MVSNet", ("cams/*_cam.txt", "Cameras/*_cam.txt", "cams_*/*_cam.txt"),
            advice="write K, R and t into cameras.json"),
-    _Known("ScanNet or NSVF", ("pose/*.txt",), advice="write transforms.json"),
+    _Known("ScanNet or NSVF", ("pose/*.txt",)),
     _Known("Tanks and Temples", ("*.log",), advice="it holds no focal lengths: write "
            "transforms.json", says=b"0 0 0\n"),
     _Known("Kapture", ("sensors/trajectories.txt",), advice="kapture_export_colmap.py writes "
            "COLMAP's text"),
-    _Known("3D Scanner App", ("frame_*.json", "images/frame_*.json"), advice="write "
-           "transforms.json", says=b"cameraPoseARFrame"),
-    _Known("Stray Scanner", ("odometry.csv",), advice="write transforms.json"),
-    _Known("ARKitScenes", ("*.traj", "*_intrinsics/*.pincam"), advice="write transforms.json"),
+    _Known("3D Scanner App", ("frame_*.json", "images/frame_*.json"), says=b"cameraPoseARFrame"),
+    _Known("Stray Scanner", ("odometry.csv",)),
+    _Known("ARKitScenes", ("*.traj", "*_intrinsics/*.pincam")),
     _Known("SDFStudio", ("meta_data.json",), advice="write K and world_to_camera into cameras.json",
            says=b"camtoworld"),
-    _Known("TUM RGB-D", ("groundtruth.txt",), advice="write transforms.json"),
-    _Known("KITTI", ("poses.txt", "poses/*.txt"), advice="write transforms.json"),
-    _Known("SLAM, such as Replica or ORB-SLAM", ("traj.txt", "*Trajectory.txt", "pred_traj.txt"),
-           advice="write transforms.json"),
-    _Known("7-Scenes or BundleFusion", ("*.pose.txt", "seq-*/*.pose.txt"), advice="write "
-           "transforms.json"),
+    _Known("TUM RGB-D", ("groundtruth.txt",)),
+    _Known("KITTI", ("poses.txt", "poses/*.txt")),
+    _Known("SLAM, such as Replica or ORB-SLAM", ("traj.txt", "*Trajectory.txt", "pred_traj.txt")),
+    _Known("7-Scenes or BundleFusion", ("*.pose.txt", "seq-*/*.pose.txt")),
     _Known("Strecha et al.", ("*.camera", "images/*.camera"), advice="write K, R^T and -R^T t into "
            "cameras.json"),
     _Known("Kalibr, ROS or EuRoC", ("*.yaml", "*.yml", "cam0/sensor.yaml", "mav0/cam0/sensor.yaml"),
@@ -256,15 +253,29 @@ _KNOWN = (
            says=b"IMAGE_ID, QW"),
     _Known("ScanNet++", ("pose_intrinsic_imu.json", "iphone/pose_intrinsic_imu.json"),
            advice="take iphone/colmap", says=b"aligned_pose"),
-    _Known("DROID-SLAM, DUSt3R, VGGT or others of them",
-           ("poses.npy", "extrinsics.npy", "predictions.npz", "scene.npz", "camera/*.npz"),
+    _Known("DROID-SLAM, DUSt3R, VGGT, Depth Anything 3 or others of them",
+           ("poses.npy", "extrinsics.npy", "predictions.npz", "scene.npz", "camera/*.npz",
+            "results.npz", "exports/npz/results.npz"),
            advice="write K and world_to_camera into cameras.json"),
-    _Known("Zero-1-to-3 or OpenLRM", ("000.npy", "pose/*.npy"), advice="write transforms.json"),
-    _Known("WildRGB-D", ("cam_poses.txt",), advice="write transforms.json"),
-    _Known("Hypersim", ("camera_keyframe_positions.hdf5", "_detail/*/*_positions.hdf5"),
-           advice="write transforms.json"),
+    _Known("Zero-1-to-3 or OpenLRM", ("000.npy", "pose/*.npy")),
+    _Known("WildRGB-D", ("cam_poses.txt",)),
+    _Known("Hypersim", ("camera_keyframe_positions.hdf5", "_detail/*/*_positions.hdf5")),
+    _Known("BOP", ("scene_camera.json",)),
+    _Known("DTU", ("calib/pos_*.txt", "pos_*.txt", "Calibration/*/pos_*.txt"),
+           advice="write each matrix as P into cameras.json"),
+    _Known("NeRF++ or Mega-NeRF", ("train/pose/*.txt", "train/metadata/*.pt")),
+    _Known("immersive light fields or Spaces", ("models.json",), says=b"radial_distortion"),
+    _Known("TartanAir", ("pose_left.txt", "pose_lcam_*.txt")),
+    _Known("KITTI-360 or Virtual KITTI", ("cam0_to_world.txt", "extrinsic.txt")),
+    _Known("Matterport3D", ("undistorted_camera_parameters/*.conf",)),
+    _Known("CMU Panoptic", ("calibration_*.json",), says=b'"K"'),
+    _Known("ZJU-MoCap", ("annots.npy",)),
+    _Known("3D-R2N2", ("rendering_metadata.txt", "rendering/rendering_metadata.txt")),
+    _Known("Project Aria", ("closed_loop_trajectory.csv",)),
+    _Known("KWIVER", ("*.krtd", "images/*.krtd"), advice="write K, R and t into cameras.json"),
+    _Known("3DF Zephyr", ("*.xmp", "images/*.xmp"), advice=_COLMAP, says=b"<calibration"),
     _Known("Record3D", ("*.r3d",), advice="export EXR and RGB: its metadata.json is read"),
-    _Known("CO3D", ("frame_annotations.jgz",), advice="write transforms.json"),
+    _Known("CO3D", ("frame_annotations.jgz",)),
     _Known("OpenDroneMap", ("shots.geojson", "odm_report/shots.geojson"), advice="take opensfm/"
            "reconstruction.json of the same project"),
     _Known("MicMac", ("Ori-*/Orientation-*.xml",), advice=_COLMAP),

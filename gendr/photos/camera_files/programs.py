@@ -321,6 +321,8 @@ def _metashape_lens(sensor: ElementTree.Element) -> Meta:
     def number(name: str) -> float:
         return numbers(calibration.findtext(name, "0"))[0]
 
+    shutter = sensor.find("property[@name='rolling_shutter']")
+    lens["rolling_shutter"] = shutter is not None and shutter.get("value") in ("true", "1")
     if kind not in ("frame", "fisheye"):
         return lens
     bends = {name: number(name) for name in ("k1", "k2", "k3", "k4")}

@@ -315,6 +315,11 @@ def _prepare(
             with open_photo(photo, limit, 1) as opened:
                 lens, fix = _lens(opened), read_fix(opened)
                 wide, tall = opened.size
+                if b"GPano:ProjectionType" in opened.info.get("xmp", b""):
+                    raise UnreadableImageError(
+                        f"{photo} is a panorama by its XMP data, which no lens here draws: cut "
+                        "views of at most 100 degrees out of it"
+                    )
                 planes = rgba(opened)
         except UnreadableImageError as error:
             warn_caller(f"{error}; it is left out")

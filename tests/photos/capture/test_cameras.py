@@ -127,8 +127,11 @@ def test_photos_that_cannot_be_placed(tmp_path):
         noise = rng.integers(0, 256, (120, 160, 3)).astype(np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{i}.png")
     (tmp_path / "2.png").write_bytes((tmp_path / "1.png").read_bytes()[:9000])
+    said = b"<rdf:Description GPano:ProjectionType='equirectangular'/>"
+    Image.new("RGB", (320, 160)).save(tmp_path / "5.jpg", xmp=said)
     with (
         pytest.warns(UserWarning, match=r"2\.png cannot be read: .*; it is left out"),
+        pytest.warns(UserWarning, match=r"5\.jpg is a panorama .*; it is left out"),
         pytest.raises(ValueError, match=r"only 0 of 4 photos of .* could be placed: it helps to"),
     ):
         find_cameras(tmp_path)

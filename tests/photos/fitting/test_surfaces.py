@@ -174,6 +174,11 @@ def test_depths_that_photos_agree_about_say_where_a_surface_is(egg):
     moved = (small.vertices + deeper[:, None] * small.vertex_normals)[some]
     radius = (moved / torch.tensor([0.8, 1.0, 0.65])).norm(dim=1)
     assert float((radius - 1).abs().median()) < 0.01
+    # A photo that the surface fills shows no rim of it.
+    none = fairing._rim(
+        truth, truth.vertex_normals, look_at(3.0, 0.0, 0.0, 10.0), *torch.ones(2, 9, 9)
+    )
+    assert len(none[0]) == 0
     # One photo alone does not say so.
     alone = Depths(planes, weights * (np.arange(12) == 0)[:, None, None], 1.0)
     agree, _ = fairing._matched(small, small.vertex_normals, camera, alone, 0.2)

@@ -244,6 +244,8 @@ def _rim(
     deep, x, y = at(images, slice(None))
     near = (deep < _NEAR[0]) & (deep > -_NEAR[1])
     near &= cosine_to_eye(camera, mesh.vertices, normals).abs() < _ACROSS
+    # No rim is in sight, and SciPy's distances from nothing are those of a pixel beyond the corner.
+    near &= bool(shown.any() and not shown.all())
     rows = (near & (x.square() + y.square() > 1 / 16)).nonzero()[:, 0]
     way = F.normalize(torch.stack([x, y], 1)[rows], dim=1) @ camera.rotation[0, :2]
     off, light = at(torch.stack([distance, bright]), rows)
