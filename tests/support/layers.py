@@ -83,6 +83,8 @@ def assert_same(got: Any, want: Any, dtype: torch.dtype = torch.float64) -> None
         rounding = torch.finfo(dtype).tiny  # what is smaller has no digits
         if name == "p":  # terms of the logarithm of p cancel
             rounding += 1e-2 * tolerance.alpha / min(1, abs(want[3]["p"].item()))
+        if name == "scale":  # densities without digits, times distances over the scale's square
+            rounding /= want[3]["scale"].min().item()
         assert error <= tolerance.gradient * gradient.norm() + rounding, name
 
 
