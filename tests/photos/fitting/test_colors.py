@@ -209,6 +209,24 @@ def test_what_no_photo_shows_takes_the_nearest_colour():
     assert float((found - colors)[clear].abs().max()) < 0.15
 
 
+def test_what_is_far_from_all_that_is_seen_takes_means_of_the_nearest():
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(8000, 3, generator=generator) * torch.tensor([1, 1, 1e-3])
+    colors = 0.5 + 0.4 * torch.sin(5 * points[:, 1:2] + torch.arange(3))
+    seen = points[:, 0] < 0.3
+    target = Vertices(cube(), points, F.normalize(points, dim=-1), torch.zeros(0, 2).long())
+    found = colors_fit._filled(target, torch.where(seen[:, None], colors, -1.0), seen)
+    torch.testing.assert_close(found[seen], colors[seen], rtol=0, atol=0)
+    away, index = torch.cdist(points[~seen], points[seen]).topk(8, largest=False)
+    weight = 1 / (away + 1e-6)
+    nearest = (colors[seen][index] * weight[..., None] / weight.sum(1)[:, None, None]).sum(1)
+    beside = away[:, 0] < 0.01
+    assert int(beside.sum()) > 20
+    torch.testing.assert_close(found[~seen][beside], nearest[beside], rtol=0, atol=1e-4)
+    off, usual = ((x - colors[~seen]).abs().mean() for x in (found[~seen], nearest))
+    assert float(off) < 1.5 * float(usual)
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_exposures_are_found(chair):
     target = painted(chair)

@@ -73,6 +73,9 @@ _TURNS = 2
 _APART = 3e-4
 # Light and exposures are found from this many points.
 _POINTS = 20_000
+# Points that no photo shows take the colours of so many of the nearest; those that are further than
+# some cells away of means of cells, of which there are so many along a side at first.
+_NEAREST, _FINE, _CELLS, _SIDE = 8, 16, 1024, 2048
 # Less detail than this is noise.
 _PLAIN = 0.01
 # If a photo is to count less than this because it is blurred, means are taken anew.
@@ -563,20 +566,39 @@ def _misses(system: SparseSystem, colors: Tensor) -> Array:
 
 
 def _filled(texture_target: TextureTarget, colors: Tensor, seen: Tensor) -> Tensor:
-    """Colours of unobserved points from the eight nearest observed ones, by distance in space."""
+    """Colours of unobserved points from the nearest observed ones, by distance in space.
+
+    Far from all that is seen the nearest are as many as are seen, nearly, and to tell which they
+    are would take minutes. There the means of cells count, which grow with the distance.
+    """
     from scipy.spatial import KDTree
 
     if bool(seen.all()) or not bool(seen.any()):
         return colors
-    points = texture_target.points.double().cpu().numpy()
-    known = seen.cpu().numpy()
-    values = colors.cpu().numpy()
-    near = min(8, int(known.sum()))
-    distance, index = KDTree(points[known]).query(points[~known], near, workers=num_threads())
-    distance, index = distance.reshape(-1, near), index.reshape(-1, near)
-    weight = 1 / (distance + 1e-3 * distance.mean() + 1e-30)
-    weight /= weight.sum(1, keepdims=True)
-    filled = (values[known][index] * weight[..., None]).sum(1)
-    out = colors.clone()
-    out[~seen] = torch.from_numpy(filled).to(colors)
-    return out
+    points, known = texture_target.points.double().cpu().numpy(), seen.cpu().numpy()
+    near, values = points[known], colors.double().cpu().numpy()[known]
+    rest = np.flatnonzero(~known)
+    # At most twice as far as the nearest is, which is found at once.
+    away = KDTree(near).query(points[rest], eps=1, workers=num_threads())[0]
+    origin, extent = points.min(0), float(np.ptp(points, axis=0).max()) or 1.0
+    cell = extent / _CELLS
+    filled = colors.clone()
+    while len(rest):
+        now = away < _FINE * cell if len(near) > _NEAREST else np.ones(len(rest), bool)
+        if now.any():
+            count = min(_NEAREST, len(near))
+            distance, index = KDTree(near).query(points[rest[now]], count, workers=num_threads())
+            distance, index = distance.reshape(-1, count), index.reshape(-1, count)
+            weight = 1 / (distance + 1e-3 * distance.mean() + 1e-30)
+            weight /= weight.sum(1, keepdims=True)
+            mean = (values[index] * weight[..., None]).sum(1)
+            filled[torch.from_numpy(rest[now])] = torch.from_numpy(mean).to(colors)
+            rest, away = rest[~now], away[~now]
+        cells = ((near - origin) / cell).astype(np.int64)
+        _, of = np.unique(cells @ (_SIDE**2, _SIDE, 1), return_inverse=True)
+        number, cell = np.bincount(of)[:, None], 2 * cell
+        near, values = (
+            np.stack([np.bincount(of, column) for column in each.T], 1) / number
+            for each in (near, values)
+        )
+    return filled
