@@ -10,9 +10,12 @@ from PIL import Image
 
 from gendr import Mesh, look_at
 from gendr.cli import main
+from gendr.cli.masks import NoBackdropError, with_masks
+from gendr.cli.parser import Fit
 from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
 from gendr.photos.capture import find_masks
+from gendr.photos.fitting import FitSettings
 from support.cases import for_each
 from support.photographs import plaster
 
@@ -124,6 +127,26 @@ def test_masks_of_a_phone(tmp_path, capsys):
     Image.fromarray(pixels).save(tmp_path / "odd.png")
     assert main(["masks", str(tmp_path)]) == 2
     assert "odd.png has no plain background, and it does not" in capsys.readouterr().err
+
+
+def test_what_is_elsewhere_in_each_photo_is_no_object(tmp_path, capsys):
+    """A line says so, and a fit goes on to the scene."""
+    camera = look_at(3.0, 10.0, [60.0 * i for i in range(6)], 40.0, dtype=torch.float64)
+    frames = []
+    for i in range(6):
+        pixels = np.full((60, 80, 3), 150, np.uint8)
+        row, column = (23 * i) % 40 + 4, (47 * i) % 60 + 4
+        pixels[row : row + 12, column : column + 12] = 250, 40, 20
+        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+        pose = camera.camera_to_world[i].tolist()
+        frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
+    about = {"camera_angle_x": 0.7, "k1": 0.02, "frames": frames}
+    (tmp_path / "transforms.json").write_text(json.dumps(about))
+    args = Fit(target=str(tmp_path), settings=FitSettings())
+    with pytest.raises(NoBackdropError, match="from the background is no object: only"):
+        with_masks(args, tmp_path / "out")
+    assert "gendr: what stands out from the background is no object" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "masks").exists()
 
 
 @pytest.mark.rotating(5, group="photos")
