@@ -298,6 +298,7 @@ class Program:
         missing = lead - (value.ndim - rank)
         full = value.reshape((1,) * missing + value.shape).expand(batch[0], *(-1,) * (lead + rank))
         if full.requires_grad and second is not None:
+
             def note(grad: Tensor) -> None:
                 if torch._C._current_graph_task_id() in second:
                     return

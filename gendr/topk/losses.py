@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from typing_extensions import override
 
 from gendr._common.checks import (
     Reduction,
@@ -139,6 +140,13 @@ class TopKCrossEntropy(nn.Module):
     def extra_repr(self) -> str:
         """The method and the options that matter."""
         return f"{self.method}, m={self.m}, top1={self.top1!r}, reduction={self.reduction!r}"
+
+    @override
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TopKCrossEntropy:
+        """Move what it holds, but to mps of Apple: that has no float64, so the CPU computes."""
+        if fn(torch.empty(0, dtype=torch.float32)).device.type == "mps":
+            return self
+        return super()._apply(fn, recurse)
 
     @breaking_graphs_for_masks
     @with_doubles

@@ -26,6 +26,9 @@ class OnMps(Tensor):
 
 def to(self, where, *others):
     if where == MPS:
+        others = [x for x in others if isinstance(x, torch.dtype)]
+        if self.dtype == torch.float64 and not others:
+            raise TypeError("mps has no float64")
         self = self.as_subclass(OnMps)
     elif where == "cpu":
         self = self.as_subclass(Tensor)
@@ -36,10 +39,15 @@ def to(self, where, *others):
     return _to(self, *others) if others else self
 
 
+def loss():
+    return topk.TopKCrossEntropy([0.5, 0.5], m=4, weight=torch.ones(4), reduction="none")
+
+
 CASES = {
     "sinkhorn": lambda x: torch.stack(transport.sinkhorn(x, epsilon=0.5)[1:]),
     "barycenter": lambda x: transport.sinkhorn_barycenter(x, x[:, :3].softmax(1), epsilon=0.5),
     "sort": lambda x: sorting.soft_sort(x, "sinkhorn"),
+    "loss": lambda x: loss().to(x.device)(x, torch.tensor([3, 0, 1]).to(x.device)),
     "mask": lambda x: topk.soft_topk_mask(x, 2, "gaussian"),
     "law": lambda x: distributions.get("gamma", shape=2.0)(x, 0.5),
     "quantile": lambda x: distributions.get("student_t", shape=2.5).icdf(x),
