@@ -83,6 +83,7 @@ def test_options_are_the_fields_of_settings(capsys):
         ("a --steps 0", "--steps: must be a whole number >= 1, got '0'"),
         ("a --speed 1", "--speed: must be between 0 and 1, ends excluded, got 1"),
         ("a --size 2", "--size: must be a whole number >= 3, got '2'"),
+        ("a --steps 1" + "0" * 20, "--steps: must be a whole number >= 1 and < 2^63, got '1"),
     ):
         with pytest.raises(SystemExit):
             read(*words.split())

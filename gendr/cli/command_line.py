@@ -68,8 +68,9 @@ class Number(Range):
             number = int(text) if self.whole else float(text)
         except ValueError:
             number = None
-        if self.whole and (number is None or number < self.low):
-            wanted = f"must be a whole number >= {self.low:g}"
+        if self.whole and (number is None or not self.low <= number < 2**63):
+            most = "" if number is None or number < self.low else " and < 2^63"
+            wanted = f"must be a whole number >= {self.low:g}{most}"
             raise argparse.ArgumentTypeError(f"{wanted}, got {text!r}")
         if number is None:
             raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")

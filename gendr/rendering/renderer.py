@@ -81,8 +81,8 @@ class Renderer(nn.Module):
             scene begins nearer.
         far: > near; faces wholly beyond it contribute nothing. By default 100, or more if the scene
             ends farther away.
-        gamma: > 0, temperature of the softmax over normalised depth (far - z) / (far - near). A
-            surface has e times the weight of one that is gamma (far - near) behind it; by default
+        gamma: >= 1e-12, temperature of the softmax over normalised depth (far - z) / (far - near).
+            A surface has e times the weight of one that is gamma (far - near) behind it; by default
             this is about a tenth of a unit of length.
         eps: in [0, 1], normalised depth of the background in the softmax.
         background: RGB in [0, 1].
@@ -426,7 +426,11 @@ def _checked(
         check_positive("gamma", gamma.detach())
     else:
         check_number("gamma", gamma, above=0.0)
-    eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
+    # Below, float32 overflows, and no two depths are so near.
+    if not (isinstance(gamma, Tensor) and (gamma.is_cuda or is_traced())) and gamma < 1e-12:
+        raise ValueError(f'gamma must be >= 1e-12, got {float(gamma):g}; take shading="hard"')
+    if not 0 <= (eps := check_number("eps", eps)) <= 1:
+        raise ValueError(f"eps must lie in [0, 1], got {eps:g}")
     check_choice("precision", precision, PRECISIONS)
     check_choice("backend", backend, ("auto", *NAMES))
     number = parse_scale(scale, size, model.dist.is_squared)
