@@ -93,7 +93,8 @@ class FoundCameras:
             are too few or contradict the cameras.
         fixes: photos that were placed and have a fix.
         apart: groups of `left_out` that match each other, but none of the photos that were placed.
-        against: pairs of photos next to each other that match otherwise than they are placed.
+        against: pairs of photos that are placed otherwise than they match, next to each other in
+            order, or as if they showed the same from one side, and do not look alike.
     """
 
     entries: tuple[dict[str, Any], ...]
