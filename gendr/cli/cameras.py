@@ -142,6 +142,8 @@ def _line(found: FoundCameras) -> str:
             text += f"; wrong there: {_named([found.entries[i]['file'] for i in found.gps.wrong])}"
     elif found.fixes:
         text += f"; of any size: GPS of {found.fixes} photos is too little or contradicts them"
+    if found.leaning:
+        text += "; all look one way: up leans as they are pitched, and lies level if straight down"
     return text
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from gendr import look_at
+from gendr import look_at, look_from
 from gendr._common.files import write_all
 from gendr.cli import main
 from gendr.cli.cameras import _line
@@ -668,6 +668,12 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
     text = _line(replace(found, against=(("b", "c"),)))
     assert "; 1 pairs of photos match or look otherwise than they are placed" in text
+    assert "; all look one way" not in text  # but around something
+    eye = torch.tensor([[0.1 * k, 1.0, 4.0] for k in range(5)])
+    for look, one_way in (([0, 0.3, -1.0], True), ([0, -1.0, -0.01], False)):  # a wall, the ground
+        turns = look_from(eye, eye + torch.tensor(look)).to_opencv((4, 4))[0]
+        found = replace(found, entries=tuple({"R": turn.tolist()} for turn in turns))
+        assert ("; all look one way: up leans" in _line(found)) is one_way
 
 
 def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
