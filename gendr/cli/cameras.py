@@ -131,9 +131,10 @@ def _line(found: FoundCameras) -> str:
             text += f"; {len(group)} of these fit each other, but none of the others: take photos "
             text += f"between, or give them a folder of their own ({_named(group)})"
     if found.against:
-        text += f"; {len(found.against)} pairs next to each other match otherwise than they are "
-        text += "placed, as where equal things stand in a row: cameras may be wrong; take photos "
-        text += f"nearer to each other ({_named([' and '.join(pair) for pair in found.against])})"
+        text += f"; {len(found.against)} pairs of photos match or look otherwise than they are "
+        text += "placed, as where equal things stand in a row or an object looks alike from two "
+        text += "sides: cameras may be wrong; take photos between, nearer to each other "
+        text += f"({_named([' and '.join(pair) for pair in found.against])})"
     if found.gps is not None:
         text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
         text += f"agree to {found.gps.error:.1f} m"
@@ -141,6 +142,8 @@ def _line(found: FoundCameras) -> str:
             text += f"; wrong there: {_named([found.entries[i]['file'] for i in found.gps.wrong])}"
     elif found.fixes:
         text += f"; of any size: GPS of {found.fixes} photos is too little or contradicts them"
+    if found.leaning:
+        text += "; all look one way: up leans as they are pitched, and lies level if straight down"
     return text
 
 

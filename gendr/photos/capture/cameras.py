@@ -58,6 +58,8 @@ _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
 _SEEN = 0.1  # how much what each photo sees counts there, beside its optical axis
+_LEVEL = 0.1  # the least part of a direction that is one on a map, too
+_ONE_WAY = 0.97  # the length of the mean of directions on a map that are one
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 # The share of pixels below the brightest, and what these are, of 255, in a dark photo.
 _BRIGHT, _DARK = 0.99, 128
@@ -93,7 +95,8 @@ class FoundCameras:
             are too few or contradict the cameras.
         fixes: photos that were placed and have a fix.
         apart: groups of `left_out` that match each other, but none of the photos that were placed.
-        against: pairs of photos next to each other that match otherwise than they are placed.
+        against: pairs of photos that are placed otherwise than they match, next to each other in
+            order, or as if they showed the same from one side, and do not look alike.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -106,6 +109,19 @@ class FoundCameras:
     fixes: int = 0
     apart: tuple[tuple[str, ...], ...] = ()
     against: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def leaning(self) -> bool:
+        """Whether up is only where photos have their upper edges, as all look one way.
+
+        It leans as they are pitched, then, and lies level if they look straight down.
+        """
+        if self.gps is not None or not self.entries:
+            return False
+        ahead = np.array([entry["R"][2] for entry in self.entries])[:, ::2]  # of x, y up, z
+        far = np.linalg.norm(ahead, axis=1, keepdims=True)
+        ways = np.where(far > _LEVEL, ahead / np.maximum(far, 1e-12), 0)
+        return bool(np.linalg.norm(ways.mean(0)) > _ONE_WAY)
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pycolmap
+from scipy.spatial import KDTree
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
@@ -41,6 +42,11 @@ JOINED = 3
 # How far apart, in parts of their distance, two points lie that are not one; the fewest matches of
 # a pair that tell; and the part of the images that a model without such pairs must place.
 APART, KNOWN, KEPT = 0.05, 15, 0.9
+# The angles, in radians, within which two images see points from the same side, and are compared;
+# how far a feature may be from where it should be, in pixels, of other size (a logarithm), and
+# turned, in radians; how many points of an image are looked for in each other one, how many tell;
+# and what is found in unlike images, of what is in others.
+BESIDE, ASIDE, RIM, LARGER, ROLLED, SAMPLE, TOLD, UNLIKE = 0.12, 0.3, 3.0, 0.3, 0.4, 1000, 20, 0.75
 
 
 def main(folder: Path) -> None:
@@ -89,7 +95,7 @@ def main(folder: Path) -> None:
         best, database = in_order(best, job, database, folder)
         best, database = with_own_lenses(best, job, database, folder)
         best = with_better_lens(guided(best, job["places"], database, folder))
-        against = contradicted(best, database)
+        against = sorted({*contradicted(best, database), *unlike(best, database)})
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
@@ -196,6 +202,72 @@ def contradicted(model: "pycolmap.Reconstruction", database: Path) -> "list[tupl
         if len(agree) >= KNOWN and 2 * sum(agree) < len(agree):
             found.append((shown[i].name, shown[j].name))
     return found
+
+
+def unlike(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str, str]]":
+    """Names of images that see the same points from the same side, by the model, and are unlike.
+
+    Where things look alike, such as the two sides of a vehicle or windows in a row, photos come to
+    stand beside others that show something else. Of the points of one the other has hardly a
+    feature of that size and direction where they should be, which needs no match: from nearly the
+    same place three of four features are found again, and the order of the photos tells nothing.
+
+    Source: Zach, Irschara & Bischof, What Can Missing Correspondences Tell Us about 3D Structure
+    and Motion?, CVPR 2008.
+    """
+    shown = {i: image for i, image in model.images.items() if image.has_pose}
+    with closing(pycolmap.Database.open(database)) as base:
+        marks = {i: base.read_keypoints(i).astype(float) for i in shown}
+    # Affine shapes [x, y, a11, a12, a21, a22] as places, scales and directions.
+    sizes = {i: np.abs(x[:, 2] * x[:, 5] - x[:, 3] * x[:, 4]) ** 0.5 for i, x in marks.items()}
+    ways = {i: x[:, 2] + 1j * x[:, 4] for i, x in marks.items()}
+    trees = {i: KDTree(x[:, :2]) for i, x in marks.items()}
+    again: dict[tuple[int, int], tuple[float, float]] = {}  # the angle, and the share found
+    for i, image in shown.items():
+        rows = np.array([k for k, p in enumerate(image.points2D) if p.has_point3D()], np.int64)
+        rows = rows[:: 1 + len(rows) // SAMPLE]
+        points = [model.points3D[image.points2D[k].point3D_id].xyz for k in rows.tolist()]
+        places = np.array(points).reshape(-1, 3)
+        before = places - image.projection_center()
+        for j, other in shown.items():
+            seen = other.cam_from_world() * places
+            rays = places - other.projection_center()
+            far = np.linalg.norm(before, axis=1), np.linalg.norm(rays, axis=1)
+            apart = (before * rays).sum(1) / (far[0] * far[1])
+            near = (seen[:, 2] > 0) & (apart > np.cos(ASIDE))
+            near &= abs(np.log(far[0] / far[1])) < LARGER
+            if i == j or near.sum() < TOLD:
+                continue
+            spots = other.camera.img_from_cam(seen[near])
+            size = np.array([other.camera.width, other.camera.height])
+            inside = ((spots > RIM) & (spots < size - RIM)).all(1)
+            spots, these = spots[inside], rows[near][inside]
+            off, marked = trees[j].query(spots, 5, distance_upper_bound=RIM)
+            marked = np.where(np.isfinite(off), marked, 0)
+            turn = (other.cam_from_world() * image.cam_from_world().inverse()).rotation.matrix()
+            scale = sizes[i][these] * (far[0] / far[1])[near][inside]
+            same = abs(np.log(np.maximum(sizes[j][marked], 1e-9) / scale[:, None])) < LARGER
+            roll = turn[0, 0] + 1j * turn[1, 0]
+            same &= abs(np.angle(ways[j][marked] / (ways[i][these] * roll)[:, None])) < ROLLED
+            if len(these) >= TOLD:
+                angle = float(np.arccos(np.median(apart[near][inside]).clip(-1, 1)))
+                again[i, j] = angle, float((same & np.isfinite(off)).any(1).mean())
+    # In a blurred image features of sharp ones are missing, but not its own in these.
+    both = {
+        (i, j): (min(angle, again[j, i][0]), max(share, again[j, i][1]))
+        for (i, j), (angle, share) in again.items() if (j, i) in again
+    }  # fmt: skip
+    others: dict[int, list[tuple[float, float]]] = {}
+    for (i, _), told in both.items():
+        others.setdefault(i, []).append(told)
+    pairs: list[tuple[str, str]] = []
+    for (i, j), (angle, share) in both.items():
+        if i < j and angle < BESIDE:
+            # Noise hides features, too, but the more of those that are seen from farther aside.
+            usual = min(max(s for far, s in others[k] if far >= angle) for k in (i, j))
+            if share < UNLIKE * usual:
+                pairs.append((shown[i].name, shown[j].name))
+    return pairs
 
 
 def matched(database: Path) -> "list[tuple[int, int, np.ndarray, int]]":

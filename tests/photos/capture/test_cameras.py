@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from gendr import look_at
+from gendr import look_at, look_from
 from gendr._common.files import write_all
 from gendr.cli import main
 from gendr.cli.cameras import _line
@@ -529,21 +529,22 @@ def test_zoom_that_exif_hides(tmp_path, zoom, photos, points, deviation):
 
 
 @needs_pycolmap
-@pytest.mark.parametrize("equal", ["all", "one", ""])
+@pytest.mark.parametrize("equal", ["all", "halves", "one", ""])
 def test_a_row_of_equal_windows(tmp_path, equal):
     """Of equal windows a photo is matched with that two steps on as if both were taken from there.
 
     They are 2 m apart, photos 0.94 m: so each window matches the next, which looks the same. One
-    such pair alone, of photos that follow each other, leaves a right model as it is.
+    such pair alone, of photos that follow each other, leaves a right model as it is. If both halves
+    of a front are matched as one, only what stands alone, and is not found there, tells so.
     """
     import pycolmap
 
-    from gendr.photos.capture.structure import contradicted, in_order, mapped
+    from gendr.photos.capture.structure import contradicted, in_order, mapped, unlike
 
     dice, count, focal, size = np.random.default_rng(0), 12, 490.0, np.array([640, 480])
     window = dice.uniform([-0.7, -0.7, 0], [0.7, 0.7, 0.4], (36, 3))
     places = np.array([[2.0 * x, 2.5 * y, 8] for x in range(-5, 6) for y in (-1, 0, 1)])
-    alone = dice.uniform([-11, -4, 7], [11, 4, 8.4], (150, 3))
+    alone = dice.uniform([-11, -4, 7], [11, 4, 8.4], (600 if equal == "halves" else 150, 3))
     points = np.concatenate([(window + places[:, None]).reshape(-1, 3), alone])
     steps = np.arange(count) - (count - 1) / 2
     eyes = np.stack([0.94 * steps, 0.1 * np.sin(2 * steps), 0.3 * np.sin(3 * steps)], 1)
@@ -572,10 +573,12 @@ def test_a_row_of_equal_windows(tmp_path, equal):
             frame.add_data_id(image.data_id)
             base.write_frame(frame)
             found = pixels[rows] + dice.normal(0, 0.4, (len(rows), 2))
-            base.write_keypoints(image.image_id, found.astype(np.float32))
+            round_ = np.tile([1, 0, 0, 1], (len(rows), 1))  # of one size and direction
+            base.write_keypoints(image.image_id, np.c_[found, round_].astype(np.float32))
         for i, j in combinations(range(count), 2):
             far = round(0.94 * (j - i) / 2) if j > i + 1 else 0
-            across = 3 * 36 * {"all": far, "one": int((i, j) == (5, 6)), "": 0}[equal]
+            far = {"all": far, "one": int((i, j) == (5, 6)), "halves": 3 * (i < 6 <= j)}
+            across = 3 * 36 * far.get(equal, 0)
             part = 11 * 3 * 36 if across else len(points)  # what stands alone has no equals
             pairs = [(n, shown[j][row + across]) for row, n in shown[i].items()
                      if row + across < part and row + across in shown[j]]  # fmt: skip
@@ -588,6 +591,12 @@ def test_a_row_of_equal_windows(tmp_path, equal):
     job = {"threads": 1, "first_pairs": module._FIRST_PAIRS, "part": 0.5,
            "groups": [{"focal": focal, "names": names}]}  # fmt: skip
     model = mapped(job, file, tmp_path)
+    if equal == "halves":
+        assert contradicted(model, file) == []
+        told = [{names.index(name) for name in pair} for pair in unlike(model, file)]
+        assert len(told) > 2
+        assert all(min(pair) < 6 <= max(pair) for pair in told)
+        return
     better, chosen = in_order(model, job, file, tmp_path)
     assert bool(contradicted(model, file)) is bool(equal)
     assert (chosen != file) is (equal == "all")
@@ -597,6 +606,7 @@ def test_a_row_of_equal_windows(tmp_path, equal):
     assert len(found) == count
     sides = [np.linalg.norm(x[:, None] - x, axis=2) for x in (found, eyes)]
     np.testing.assert_allclose(sides[0] / sides[0].max(), sides[1] / sides[1].max(), atol=0.02)
+    assert unlike(better, file) == []
 
 
 @needs_pycolmap
@@ -660,7 +670,13 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
     text = _line(replace(found, against=(("b", "c"),)))
-    assert "; 1 pairs next to each other match otherwise than they are placed" in text
+    assert "; 1 pairs of photos match or look otherwise than they are placed" in text
+    assert "; all look one way" not in text  # but around something
+    eye = torch.tensor([[0.1 * k, 1.0, 4.0] for k in range(5)])
+    for look, one_way in (([0, 0.3, -1.0], True), ([0, -1.0, -0.01], False)):  # a wall, the ground
+        turns = look_from(eye, eye + torch.tensor(look)).to_opencv((4, 4))[0]
+        found = replace(found, entries=tuple({"R": turn.tolist()} for turn in turns))
+        assert ("; all look one way: up leans" in _line(found)) is one_way
 
 
 def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
