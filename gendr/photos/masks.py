@@ -116,9 +116,9 @@ def find_masks(
         return _cut(pictures[i], backdrop)
 
     masks = mapped(cut, range(len(pictures)), callback)
-    if all(b is not None and b.mean() < DARK for b in behind):
-        one = None if still is None else still[0].permute(1, 2, 0).numpy()
-        masks = _with_shadowed(pictures, behind, masks, one)
+    # What stands still has folds, which are not known behind the object.
+    if still is None and all(b is not None and b.mean() < DARK for b in behind):
+        masks = _with_shadowed(pictures, behind, masks)
     found = torch.from_numpy(np.stack(masks)).to(images)
     empty = [called[i] for i in (found.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()]
     if empty:
@@ -237,7 +237,8 @@ def _cut(image: Array, behind: Array) -> Array:
     left = light / behind_light
     tint = np.abs(image - left[..., None] * behind).max(2)
     shadow = (left > _SHADOW) & (left < 1)
-    lit = _lit(behind)
+    wide = 2 * round(_AROUND / 2 * min(light.shape)) + 1
+    lit = cv2.dilate(behind_light.astype(np.float32), np.ones((wide, wide)))
     shadow |= (light < lit + _DIM[0]) & (lit > _DIM[0]) & (lit < _DIM[1])
     shadow &= tint < _TINT
     reach = max(2, round(_BAND * min(image.shape[:2])))
@@ -267,14 +268,6 @@ def _cut(image: Array, behind: Array) -> Array:
     return _parts(cut).astype(np.float32)
 
 
-def _lit(behind: Array) -> Array:
-    """How bright what of a backdrop [H, W, 3] is near each pixel is where it is brightest."""
-    import cv2
-
-    wide = 2 * round(_AROUND / 2 * min(behind.shape[:2])) + 1
-    return cv2.dilate(behind.mean(2).astype(np.float32), np.ones((wide, wide)))
-
-
 def _parts(mask: Array) -> Array:
     """A mask without small parts and small gaps, uint8."""
     import cv2
@@ -293,22 +286,17 @@ def _parts(mask: Array) -> Array:
     return whole
 
 
-def _with_shadowed(
-    pictures: list[Array], behind: list[Any], masks: list[Array], still: Array | None
-) -> list[Array]:
-    """Masks with what lies in shadow, before a dark backdrop, or where a `still` one is black.
+def _with_shadowed(pictures: list[Array], behind: list[Any], masks: list[Array]) -> list[Array]:
+    """Masks with what lies in shadow, before a dark backdrop.
 
     Light that lenses scatter makes the backdrop brighter around the object. How bright it is there
     is known by most pixels at a distance, of most photos, as most of an outline is not in shadow.
     """
     import cv2
 
-    # Cloth that stands still has folds, which are not known behind the object, and shadows move.
-    black = np.ones(masks[0].shape, bool) if still is None else _lit(still) < _DIM[0]
-
     def beside(i: int) -> tuple[Array, Array]:
         """How much brighter than the backdrop all is that the mask leaves, and its distance."""
-        free = ((masks[i] < 0.5) & black).astype(np.float32)
+        free = (masks[i] < 0.5).astype(np.float32)
         light = (pictures[i] - behind[i]).mean(2).astype(np.float32) * free
         mean, share = (cv2.GaussianBlur(x, (0, 0), _MEAN) for x in (light, free))
         away = cv2.distanceTransform(free.astype(np.uint8), cv2.DIST_L2, 5)
@@ -335,7 +323,7 @@ def _with_shadowed(
     def joined(i: int) -> Array:
         mean, away = beside(i)
         sure = (masks[i] > 0.5).astype(np.uint8)
-        more = ((away > 0) & (mean > most[away])).astype(np.uint8)
+        more = ((sure == 0) & (mean > most[away])).astype(np.uint8)
         more = cv2.morphologyEx(more, cv2.MORPH_OPEN, disc)
         # Beside the mask less is sure: what is between both belongs to them.
         both = cv2.morphologyEx(np.maximum(sure, more), cv2.MORPH_CLOSE, disc, iterations=2)
