@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -175,13 +174,13 @@ def _write(
                 mask = Image.fromarray((255 * masks[i].numpy()).round().astype(np.uint8))
                 height, width = read_size(photos[i], limit)
                 mask = mask.resize((width, height), Image.Resampling.BILINEAR)
-                return _file(partial(mask.save, format="PNG"))
+                return visual.picture(np.asarray(mask))
 
             written = mapped(png, range(len(photos)), tell)
             files = dict(zip(_files(photos, out), written, strict=True))
         turns = [image.quarters for image in images]
-        page = Image.fromarray(_sheet([image.planes for image in images], masks, turns))
-        files[out / SHEET] = _file(partial(page.save, format="JPEG", quality=88))
+        page = _sheet([image.planes for image in images], masks, turns)
+        files[out / SHEET] = visual.picture(page, "JPEG", quality=88)
     for folder in dict.fromkeys(file.parent for file in files):
         writable_folder(folder)
     write_all(files)
@@ -271,9 +270,3 @@ def _sheet(images: list[Tensor], masks: list[Tensor], turns: list[int]) -> visua
     for k, tile in enumerate(tiles):
         page[k // columns, k % columns, 2 : 2 + len(tile), 2 : 2 + tile.shape[1]] = tile
     return page.transpose(0, 2, 1, 3, 4).reshape(-1, columns * wide, 3)
-
-
-def _file(save: Any) -> bytes:
-    memory = BytesIO()
-    save(memory)
-    return memory.getvalue()

@@ -590,12 +590,12 @@ def fit_sheet(
 # files
 
 
-def picture(pixels: Pixels, kind: str = "PNG") -> bytes:
-    """The content of an image file of these `pixels`; `kind` is PNG or JPEG."""
+def picture(pixels: Pixels, kind: str = "PNG", **how: Any) -> bytes:
+    """The content of an image file of these `pixels`; `kind` is PNG or JPEG, `how` Pillow's."""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, kind)
+    Image.fromarray(pixels).save(file, kind, **how)
     return file.getvalue()
 
 

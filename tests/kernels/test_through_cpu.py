@@ -6,10 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gendr import distributions, primitives, sorting, topk, transport
-from gendr.kernels import through_cpu
-from gendr.optim.curvature import damped_solve, fisher_solve
-from support.cases import for_each
+from gendr import distributions, optim, primitives, sorting, topk, transport
 
 MPS = torch.device("mps")
 _to = Tensor.to
@@ -54,8 +51,8 @@ CASES = {
     "texture": lambda x: primitives.texture(
         x[None, ..., None], x[None, :, None, :2], filter_mode="linear"
     ),
-    "hessian": lambda x: damped_solve(x.mT @ x, x, 0.1),
-    "fisher": lambda x: fisher_solve(x, 0.1),
+    "hessian": lambda x: optim.NewtonLoss(lambda y: y.prod(-1), "hessian")(x),
+    "fisher": lambda x: optim.NewtonLoss(lambda y: y.prod(-1), "fisher")(x),
 }
 
 
@@ -63,23 +60,25 @@ CASES = {
 def copies(monkeypatch):
     monkeypatch.setattr(Tensor, "to", to)
     monkeypatch.setattr(Tensor, "cpu", lambda self: self.as_subclass(Tensor))
+    arange = torch.arange
+    monkeypatch.setattr(
+        torch, "arange", lambda *args, device="cpu", **how: arange(*args, **how).to(device)
+    )
 
 
-@for_each(name=CASES)
-def test_on_mps_it_is_computed_on_the_cpu(name):
+def test_on_mps_it_is_computed_on_the_cpu_and_says_so():
     x = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.05
-    found = []
-    for given in (x.clone(), x.clone().as_subclass(OnMps)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # says so, once
-            y = CASES[name](given.requires_grad_())
-        assert y.device == given.device
-        (slope,) = torch.autograd.grad((y * torch.arange(y.numel()).view(y.shape)).sum(), given)
-        found.append((y.detach().as_subclass(Tensor), slope.as_subclass(Tensor)))
-    torch.testing.assert_close(*found)
-
-
-def test_it_says_so(monkeypatch):
-    monkeypatch.setattr(through_cpu, "_warned", set())
-    with pytest.warns(RuntimeWarning, match="fisher_solve takes float64, which mps has not: it is"):
-        fisher_solve(torch.zeros(2, 2).as_subclass(OnMps), 0.1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for name, case in CASES.items():
+            found = []
+            for given in (x.clone(), x.clone().as_subclass(OnMps)):
+                y = case(given.requires_grad_())
+                assert y.device == given.device, name
+                weights = torch.arange(1, y.numel() + 1).view(y.shape)
+                (slope,) = torch.autograd.grad((y * weights).sum(), given)
+                found.append((y.detach().as_subclass(Tensor), slope.as_subclass(Tensor)))
+            torch.testing.assert_close(*found, msg=lambda text, name=name: f"{name}: {text}")
+    texts = [str(warning.message) for warning in said]
+    assert all("which mps has not: it is computed on the CPU" in text for text in texts), texts
+    assert {"sinkhorn", "damped_solve", "fisher_solve"} <= {text.split()[0] for text in texts}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from io import BytesIO
 from itertools import chain, count
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from gendr.mesh.files.obj_text import face_rows, lines_of, named, parse, rows, w
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Material, Soup, note_bare, note_double, note_unlit
 from gendr.mesh.files.srgb import from_linear
-from gendr.mesh.files.textures import named_image, to_image
+from gendr.mesh.files.textures import named_image, to_png
 from gendr.mesh.parts import MeshParts
 
 # What lights a material, which is not kept: only its colour and whether it is lit at all.
@@ -264,9 +263,7 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
     own = _own_files(path)
     if parts.texture is not None:
         image = _free(path.with_suffix(".png"), own)
-        png = BytesIO()
-        to_image(parts.texture).save(png, format="PNG")
-        files[image] = png.getvalue()
+        files[image] = to_png(parts.texture)
         materials = ["newmtl textured\n", "Kd 1 1 1\n", f"map_Kd {image.name}\n"]
         uses = [(0, "textured")]
     elif parts.face_colors is not None:

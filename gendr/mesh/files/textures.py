@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,13 @@ def to_image(texture: Tensor) -> Image:
     from PIL import Image
 
     return Image.fromarray(to_bytes(texture))
+
+
+def to_png(texture: Tensor) -> bytes:
+    """The content of a PNG file of a texture [H, W, 3]."""
+    file = BytesIO()
+    to_image(texture).save(file, format="PNG")
+    return file.getvalue()
 
 
 def to_bytes(colors: Tensor) -> Array:

@@ -14,7 +14,7 @@ from gendr.mesh import Mesh, cube, example, icosphere
 from gendr.mesh.files.srgb import from_linear, to_linear
 from gendr.photos import remesh, visual, visual_hull
 from gendr.photos.fitting import FitSettings
-from gendr.photos.fitting import silhouette_gradient as gradients
+from gendr.photos.fitting import value_and_grad as gradients
 from gendr.photos.fitting.shape import fairing, shading
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.fairing import faired
@@ -397,11 +397,11 @@ def test_what_photos_say_stays():
 
 
 # -------------------------------------------------------------------------------------------------
-# Where photos pull vertices
+# Losses of photos, and their gradients
 
 
 @for_each(faces=[100, gradients._MANY_FACES])
-def test_photos_together_and_apart_pull_alike_for_any_number_of_threads(faces):
+def test_photos_together_and_apart_have_one_gradient_for_any_number_of_threads(faces):
     generator = torch.Generator().manual_seed(0)
     vertices = torch.randn(7, 3, generator=generator)
     goals = torch.randn(6, 7, 3, generator=generator)
@@ -414,7 +414,7 @@ def test_photos_together_and_apart_pull_alike_for_any_number_of_threads(faces):
     found = []
     for threads in (1, 2, 4):
         gendr.set_num_threads(threads)
-        found.append(gradients.silhouette_gradient(loss, vertices, rows, faces))
+        found.append(gradients.value_and_grad(loss, vertices, rows, faces))
     gendr.set_num_threads(None)
     apart = faces == gradients._MANY_FACES
     assert set(asked) == ({(0, 4), (1, 5), (3,)} if apart else {tuple(rows)})

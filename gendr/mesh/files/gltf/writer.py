@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from gendr.mesh.files.gltf.document import GENERATOR
 from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.srgb import to_linear
-from gendr.mesh.files.textures import to_image
+from gendr.mesh.files.textures import to_png
 from gendr.mesh.parts import MeshParts
 
 Array = NDArray[Any]
@@ -101,11 +100,10 @@ def gltf_bytes(parts: MeshParts, kind: str, normals: bool = False) -> bytes:
         material["extensions"] = {"KHR_materials_unlit": {}}
         tree["extensionsUsed"] = ["KHR_materials_unlit"]
     if parts.texture is not None:
-        png = BytesIO()
-        to_image(parts.texture).save(png, format="PNG")
+        png = buffer.view(to_png(parts.texture))
         look["baseColorTexture"] = {"index": 0}
         tree["textures"] = [{"source": 0}]
-        tree["images"] = [{"bufferView": buffer.view(png.getvalue()), "mimeType": "image/png"}]
+        tree["images"] = [{"bufferView": png, "mimeType": "image/png"}]
     tree |= {"accessors": buffer.accessors, "bufferViews": buffer.views}
     content: dict[str, Any] = {"byteLength": len(buffer.data)}
     tree["buffers"] = [content]

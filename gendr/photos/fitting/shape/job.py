@@ -29,7 +29,7 @@ from gendr.photos.fitting.shape.schedule import (
 )
 from gendr.photos.fitting.shape.settings import FitSettings
 from gendr.photos.fitting.shape.state import KIND, FitResult, FitState
-from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
+from gendr.photos.fitting.value_and_grad import value_and_grad
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
 
@@ -239,23 +239,24 @@ class Job:
         surface = self.surface(state.faces, state.u)
         vertices = self._shape(surface, state.u).requires_grad_()
 
-        def off(vertices: Tensor, some: list[int]) -> Tensor:
+        def image_loss(vertices: Tensor, some: list[int]) -> Tensor:
             mesh, (camera, masks) = self.mesh(vertices, state.faces), self.views(level, some)
             alpha = self.soft[level](mesh, camera, scale=scale).alpha
             return len(some) / len(rows) * iou_loss(alpha, masks)
 
-        loss, pull = silhouette_gradient(off, vertices, rows, len(state.faces))
-        bent = vertices.new_zeros(())
+        loss, slope = value_and_grad(image_loss, vertices, rows, len(state.faces))
+        regularisation = vertices.new_zeros(())
         if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
             bends = (1 - surface.creases.cosines(vertices)).square()
-            bent = self.settings.flatness * bends.mean()
-            pull = pull + torch.autograd.grad(bent, vertices)[0]
-        grad = surface.shape(pull)  # the matrix of the parametrization is symmetric
+            regularisation = regularisation + self.settings.flatness * bends.mean()
+        if regularisation.requires_grad:
+            slope = slope + torch.autograd.grad(regularisation, vertices)[0]
+        grad = surface.shape(slope)  # the matrix of the parametrization is symmetric
         moved = uniform_adam_step(
             state.u, grad, state.first, state.second, step=i + 1,
             lr=self.schedule.step_length(progress), betas=BETAS,
         )  # fmt: skip
-        entry = {"step": i + 1, "loss": float(loss + bent.detach()), "scale": scale}
+        entry = {"step": i + 1, "loss": float(loss + regularisation.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if measured or kept:

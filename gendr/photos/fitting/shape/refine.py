@@ -36,7 +36,7 @@ from gendr.photos.fitting.shape.stereo import (
     fused,
     is_plain,
 )
-from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
+from gendr.photos.fitting.value_and_grad import value_and_grad
 from gendr.photos.meshing.remeshing import without_cuts
 from gendr.rendering import Renderer
 
@@ -580,7 +580,7 @@ class _Refinement:
         means = torch.zeros_like(u), torch.zeros_like(u)
         tell = self.clock.part((last - first) * DESCENT * part)
 
-        def off(vertices: Tensor, rows: list[int], all_rows: list[int]) -> Tensor:
+        def image_loss(vertices: Tensor, rows: list[int], all_rows: list[int]) -> Tensor:
             shown = painted.with_vertices(vertices)
             if lit is not None:
                 each = painted.with_vertices(vertices.expand(len(rows), -1, -1))
@@ -595,13 +595,13 @@ class _Refinement:
             rows = list(range(i % groups, len(photos.images), groups))
             u = u.clone().requires_grad_()
             vertices = shape(u)
-            _, pull = silhouette_gradient(
-                partial(off, all_rows=rows), vertices, rows, len(mesh.faces)
+            _, slope = value_and_grad(
+                partial(image_loss, all_rows=rows), vertices, rows, len(mesh.faces)
             )
-            bent = vertices.new_zeros(())
+            regularisation = vertices.new_zeros(())
             if creases.pairs.shape[1] > 0:
-                bent = FLATNESS * (1 - creases.cosines(vertices)).square().mean()
-            (grad,) = torch.autograd.grad((vertices * pull).sum() + bent, u)
+                regularisation = FLATNESS * (1 - creases.cosines(vertices)).square().mean()
+            (grad,) = torch.autograd.grad((vertices * slope).sum() + regularisation, u)
             u, *means = uniform_adam_step(
                 u.detach(), grad, *means, step=i - first + 1, lr=lr, betas=BETAS
             )

@@ -30,7 +30,7 @@ from gendr.optim import uniform_adam_step
 from gendr.photos import remesh, visual
 from gendr.photos.fitting.parametrization import SmoothParametrization
 from gendr.photos.fitting.shape.schedule import edge_of
-from gendr.photos.fitting.silhouette_gradient import silhouette_gradient
+from gendr.photos.fitting.value_and_grad import value_and_grad
 from gendr.photos.fitting.visibility import footprint, look, visible_faces
 from gendr.primitives import (
     RasterizeGLContext,
@@ -120,10 +120,10 @@ def fit_shading(
             if lit is None or (lit[0].along is None and not still):
                 return None
             rows = list(range(i % turns, len(camera), turns))
-            value, pull = stage.pull(vertices, *lit, rows)
+            value, slope = stage.value_and_grad(vertices, *lit, rows)
             unlike.append(value)
             leaf = u.clone().requires_grad_()
-            (grad,) = torch.autograd.grad((shape(leaf) * pull).sum(), leaf)
+            (grad,) = torch.autograd.grad((shape(leaf) * slope).sum(), leaf)
             part = i / steps
             step = length * (_STEPS[0] + (_STEPS[1] - _STEPS[0]) * part)
             u, *means = uniform_adam_step(u, grad, *means, step=i + 1, lr=step, betas=_BETAS)
@@ -199,12 +199,12 @@ class _Stage:
             return samples.lit()
         return samples.fitted(known.along, known.ways, known.near, moved=moved)
 
-    def pull(
+    def value_and_grad(
         self, vertices: Tensor, light: _Light, shadows: _Shadows, rows: list[int]
     ) -> tuple[float, Tensor]:
         """How far pictures of some cameras are off, and its gradient [V, 3] by vertices."""
 
-        def off(vertices: Tensor, rows: list[int]) -> Tensor:
+        def image_loss(vertices: Tensor, rows: list[int]) -> Tensor:
             normals = self.mesh.with_vertices(vertices).vertex_normals
             total = vertices.new_zeros(())
             for i in rows:
@@ -217,10 +217,10 @@ class _Stage:
                 total = total + ((rest.square() + _OFF**2).sqrt() - _OFF).sum()
             return total / self.pixels
 
-        value, pull = silhouette_gradient(off, vertices, rows, len(self.mesh.faces))
+        value, slope = value_and_grad(image_loss, vertices, rows, len(self.mesh.faces))
         leaf = vertices.clone().requires_grad_()
-        bent = _FLATNESS * (1 - self.creases.cosines(leaf)).square().mean()
-        return float(value), pull + torch.autograd.grad(bent, leaf)[0]
+        regularisation = _FLATNESS * (1 - self.creases.cosines(leaf)).square().mean()
+        return float(value), slope + torch.autograd.grad(regularisation, leaf)[0]
 
     def drawn(self, vertices: Tensor, i: int, bright: Tensor) -> Tensor:
         """The picture [H, W, C] over black of vertices [V, 3] that are so bright [V, C]."""

@@ -1,4 +1,4 @@
-"""Where photos pull the vertices of a mesh: gradients of their losses, some photos at a time."""
+"""Losses of photos and their gradients by the vertices of a mesh, some photos at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gendr.kernels.threads import mapped
 
-__all__ = ["silhouette_gradient"]
+__all__ = ["value_and_grad"]
 
 # From so many faces on, photos are drawn beside others: between its kernels a rendering has much to
 # do that only one thread does. Of fewer faces that would take longer.
@@ -17,7 +17,7 @@ _MANY_FACES = 10_000
 _AT_ONCE = 2  # photos that are then drawn together: one takes longer, more only memory
 
 
-def silhouette_gradient(
+def value_and_grad(
     loss: Callable[[Tensor, list[int]], Tensor], vertices: Tensor, rows: list[int], faces: int
 ) -> tuple[Tensor, Tensor]:
     """The sum of the losses of parts of the photos, and its gradient by the vertices [V, 3].
