@@ -1087,6 +1087,7 @@ BAD_INPUT = [
     ("fit grey --tolerance 0.2", "--tolerance is of the colour that --background names"),
     ("fit grey --texture-size 64", "--texture-size has no effect: grey gets no colours"),
     ("fit grey -o grey/images", "-o grey/images is where grey is, which results would replace"),
+    ("fit grey -o grey", "-o grey is where grey is, which results would replace"),
     ("fit fit.obj -o .", "-o . is where fit.obj is, which results would replace"),
     ("fit box.ply -o foreign", "foreign/checkpoint.pt is no checkpoint of a fit"),
     (
