@@ -1,12 +1,9 @@
-"""Addresses of a function's own arrays, which Numba frees after their last use, and of loops."""
+"""Addresses of a function's own arrays, which Numba frees after their last use."""
 
 import ast
-import gc
 from pathlib import Path
-from weakref import ref
 
 import gendr
-from gendr.distributions.numba import loop
 
 PACKAGE = Path(gendr.__file__).parent
 NEW = {"empty", "zeros", "ones", "full"}
@@ -75,12 +72,3 @@ def test_arrays_live_as_long_as_their_addresses():
     found = {str(k): used_after(x) for k, x in texts.items() if "numba.calls import" in x}
     assert len(found) > 10
     assert not any(found.values()), found
-
-
-def test_a_loop_outlives_the_cache():
-    """Each of two threads that find none makes one, and the cache keeps the last alone."""
-    first, second = (ref(loop.__wrapped__("cauchy", "tails")) for _ in range(2))
-    gc.collect()
-    assert first() is not second()
-    assert first() is not None
-    assert second() is not None

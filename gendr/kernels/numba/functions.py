@@ -23,10 +23,6 @@ from gendr.kernels.numba.vectors import lanewise
 
 ensure_cache()
 
-# Whoever caches a loop does not keep it: of threads that make one at the same time each has its
-# own, and a cache holds that of the last, while kernels call the others by their addresses.
-_KEPT: list[Any] = []
-
 
 @register_jitable
 def _where(condition, chosen, other):
@@ -145,7 +141,7 @@ def compiled_step(
 def compiled_loop(
     loop: Any, signature: Any, of: KernelFunctions[Any], kind: str, **bound: Any
 ) -> Any:
-    """A loop over one as a C function, kept for good, since its address is valid only so long.
+    """A loop over one as a C function; keep it, since its address is valid only so long.
 
     Numba's cache on disk has it beside the kernel functions, under the code of all that it calls:
     no two share an entry. Kernel functions without a file, of a notebook, are compiled by every
@@ -164,5 +160,4 @@ def compiled_loop(
     function = moved(function, of.cls.__module__, f"{of.cls.__name__}_{kind}_{digest}", file)
     # With "numpy" a division by zero gives an infinity, without a branch that raises.
     made = cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(ours(function))
-    _KEPT.append(found := renewed(made, file))
-    return found
+    return renewed(made, file)
