@@ -821,7 +821,8 @@ def test_render_shows_textures(tmp_path):
                 assert (r, g, b) == (230, 26, 26)
 
 
-def test_render_averages_fine_textures(tmp_path):
+def test_render_averages_fine_textures(tmp_path, capsys):
+    """And keeps them: a picture must not replace a texture of its mesh."""
     mesh, noise = cube(1), torch.Generator().manual_seed(0)
     uvs = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     fine = torch.rand(256, 256, 1, generator=noise).repeat(1, 1, 3)
@@ -839,6 +840,10 @@ def test_render_averages_fine_textures(tmp_path):
     assert contrasts[1] < 0.5 * contrasts[0]
     with pytest.raises(UserWarning, match="--mipmaps average textures, and this mesh has none"):
         run("render", "chair", "-o", tmp_path / "0.png", "--size", 24, "--mipmaps", "--quiet")
+    before = (tmp_path / "fine.png").read_bytes()
+    said = refused(capsys, "render", tmp_path / "fine.obj", "-o", tmp_path / "fine.png")
+    assert "is a texture of" in said
+    assert (tmp_path / "fine.png").read_bytes() == before
 
 
 def test_soft_rendering_is_soft(box, tmp_path):
@@ -1099,6 +1104,7 @@ BAD_INPUT = [
     ("fit grey --tolerance 0.2", "--tolerance is of the colour that --background names"),
     ("fit grey --texture-size 64", "--texture-size has no effect: grey gets no colours"),
     ("fit grey -o grey/images", "-o grey/images is where grey is, which results would replace"),
+    ("fit grey -o grey", "-o grey is where grey is, which results would replace"),
     ("fit fit.obj -o .", "-o . is where fit.obj is, which results would replace"),
     ("fit box.ply -o foreign", "foreign/checkpoint.pt is no checkpoint of a fit"),
     (

@@ -239,6 +239,10 @@ def refuse_batched(grads: Iterable[object]) -> None:
             )
 
 
+_NO_VMAP = (
+    "is not made for torch.func.vmap, which jacfwd and hessian use too; give it a batch, or take "
+    "jacrev of jacrev"
+)
 KNOWN_DISTRIBUTIONS = "take logistic, laplace or cauchy"  # which are elementary functions
 
 
@@ -255,7 +259,7 @@ def refuse_batch(what: str, x: Tensor) -> None:
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     while functorch.is_functorch_wrapped_tensor(x):
         if functorch.is_batchedtensor(x):
-            raise RuntimeError(f"{what} is not made for torch.func.vmap; give it a batch instead")
+            raise RuntimeError(f"{what} {_NO_VMAP}")
         x = functorch.get_unwrapped(x)
 
 
@@ -269,7 +273,7 @@ def refuse_vmap(what: str) -> None:
         functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
         stack = functorch.get_interpreter_stack() or []
         if any(level.key() == functorch.TransformType.Vmap for level in stack):
-            raise RuntimeError(f"{what} is not made for torch.func.vmap; give it a batch instead")
+            raise RuntimeError(f"{what} {_NO_VMAP}")
 
 
 _TRACED: ContextVar[bool] = ContextVar("gendr.traced", default=False)

@@ -89,11 +89,9 @@ def check_output(folder: Path, source: Path, results: Collection[str] = ()) -> N
     Raises:
         ValueError: naming the input.
     """
-    from gendr.photos.camera_files.photos import is_photo
-
     if source.is_dir():
-        places = {place.resolve() for place in (source, source / "images")}
-        harmed = folder.resolve() in places and any(map(is_photo, folder.iterdir()))
+        # Also where no photos are yet: pictures among the results would be, and no fit be resumed.
+        harmed = folder.resolve() in {place.resolve() for place in (source, source / "images")}
     else:
         harmed = source.name in results and source.parent.resolve() == folder.resolve()
     if harmed:

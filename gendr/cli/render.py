@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -42,7 +44,10 @@ def run(args: Render) -> int:
         raise ValueError(f"a turntable starts at one --azimuth, got {len(azimuths)}")
     background = _background(args.background, kind)
     options = _options(args)
-    mesh = Mesh.load(model_file(args.model), max_megapixels=args.max_megapixels, device=device)
+    model = model_file(args.model)
+    mesh = Mesh.load(model, max_megapixels=args.max_megapixels, device=device)
+    if path.is_file() and _names(model, path):
+        raise ValueError(f"{path} is a texture of {model}, which would be lost; choose another -o")
     writable_folder(path.parent)
     if args.mipmaps and mesh.texture is None:
         warnings.warn("--mipmaps average textures, and this mesh has none", stacklevel=2)
@@ -65,6 +70,18 @@ def run(args: Render) -> int:
     if not args.quiet:
         sys.stdout.write(f"{path}\n")
     return 0
+
+
+def _names(model: Path, image: Path) -> bool:
+    """Whether a model, or a library of materials beside it, names an image, in any case."""
+    folder, image = model.parent.resolve(), image.resolve()
+    if folder.anchor != image.anchor:  # another drive
+        return False
+    name = os.path.relpath(image, folder).replace(os.sep, "/").lower()
+    spellings = {name.encode(), quote(name).encode()}
+    files = [model, *model.parent.glob("*.[mM][tT][lL]")]
+    texts = (file.read_bytes().lower().replace(b"\\", b"/") for file in files if file.is_file())
+    return any(spelling in text for text in texts for spelling in spellings)
 
 
 def _options(args: Render) -> dict[str, Any]:

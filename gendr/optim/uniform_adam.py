@@ -108,6 +108,21 @@ class UniformAdam(torch.optim.Optimizer):
                 raise ValueError(f"betas must be in [0, 1), got {options['betas']!r}")
         super().add_param_group(param_group)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state.
+
+        Raises:
+            ValueError: if it is of another optimiser, such as `torch.optim.Adam`.
+        """
+        for state in state_dict["state"].values():
+            if state and not {"step", "first", "second"} <= state.keys():
+                got = ", ".join(map(str, state))
+                raise ValueError(
+                    f"the state is of another optimiser: it holds {got}, this one has step, first "
+                    "and second; load it there, or start anew"
+                )
+        super().load_state_dict(state_dict)
+
     @overload
     def step(self, closure: None = None) -> None: ...
 

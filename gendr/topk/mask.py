@@ -156,7 +156,8 @@ def _of_any(dist: Distribution, rows: Tensor, k: Tensor, scale: Tensor, backend:
     """The same for k from 0 to n; rows where there is nothing to choose get any k in between."""
     n = rows.shape[-1]
     if n == 1:
-        return k.expand(rows.shape).to(rows.dtype)
+        # x has the gradient 0, and none only if it requires none.
+        return torch.where(torch.zeros_like(rows, dtype=torch.bool), rows, k.to(rows.dtype))
     is_open = (k > 0) & (k < n)
     p = _of_rows(dist, rows, torch.where(is_open, k, 0.5 * n), scale, backend)
     return torch.where(is_open, p, k.detach().clamp(0, 1).to(p.dtype))

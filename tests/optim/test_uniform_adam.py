@@ -106,3 +106,12 @@ def test_bad_settings_end_in_one_line(changes, error, text):
         UniformAdam([nn.Parameter(torch.zeros(2))], **changes)
     with pytest.raises(error, match=text):
         UniformAdam([{"params": [nn.Parameter(torch.zeros(2))], **changes}])
+
+
+def test_the_state_of_another_optimiser_is_refused():
+    value = nn.Parameter(torch.ones(3))
+    value.grad = torch.ones(3)
+    adam = torch.optim.Adam([value])
+    adam.step()
+    with pytest.raises(ValueError, match="another optimiser: it holds step, exp_avg"):
+        UniformAdam([value]).load_state_dict(adam.state_dict())

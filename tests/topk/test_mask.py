@@ -209,7 +209,7 @@ def test_absent_values_change_nothing(name, way):
 
 @pytest.mark.rotating(4, group="sorting")
 def test_nothing_and_all():
-    """As `torch.topk`: k = 0 selects nothing, k = n all; without gradient but in k for n = 1."""
+    """As `torch.topk`: k = 0 selects nothing, k = n all; n = 1 has a gradient by k alone."""
     for way in WAYS:
         for name, hard in itertools.product((*ORACLE, "heaviside"), (False, True)):
             x = values(12).reshape(3, 4).requires_grad_()
@@ -225,7 +225,10 @@ def test_nothing_and_all():
                 by_x, by_k = torch.autograd.grad(p[:, 0].sum(), (x, k))
                 assert by_x[[0, 2]].eq(0).all()
                 assert by_k[[0, 2]].eq(0).all()
-    assert soft_topk_mask(torch.zeros(2, 1), 0.25).tolist() == [[0.25]] * 2
+    x = torch.zeros(2, 1, requires_grad=True)
+    p = soft_topk_mask(x, 0.25)
+    assert p.tolist() == [[0.25]] * 2
+    assert torch.autograd.grad(p.sum(), x)[0].eq(0).all()  # a step of a training does not fail
     assert soft_topk_mask(torch.zeros(2, 0), 0).shape == (2, 0)
 
 
