@@ -4,6 +4,7 @@ A transform gives what autograd and a loop over the items give, or our error, ne
 """
 
 import re
+import shutil
 
 import numpy
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch.func import grad, vmap
 
 import gendr
+from gendr import primitives
 from gendr.relaxed import estimators, programs, shortest_path
 from gendr.sorting import names, permutation, soft_rank, soft_sort
 from gendr.topk import soft_topk_mask
@@ -136,6 +138,32 @@ def test_graphs_with_free_sizes_break_where_they_must(name):
     found = []
     for run in (call, torch.compile(call, backend="eager", dynamic=True)):
         torch.manual_seed(0)
+        own = x.clone().requires_grad_()
+        y = run(own)
+        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def lit(x):
+    light = gendr.Lighting(specular=0.3, smooth=True)
+    renderer = gendr.Renderer(image_size=6, scale=0.1, lighting=light)
+    return renderer(SQUARE.with_vertices(SQUARE.vertices + x), gendr.look_at(3.0, 0.0, 0.0)).rgb
+
+
+def cube(x):
+    texels = torch.linspace(0, 1, 6 * 4 * 4 * 2).view(1, 6, 4, 4, 2).sin()
+    return primitives.texture(texels, x, filter_mode="linear", boundary_mode="cube")
+
+
+@pytest.mark.every
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@for_each("call, x", [(lit, torch.rand(3, 3)), (cube, torch.rand(1, 3, 3, 3))])
+def test_inductor(call, x):
+    torch.compiler.reset()
+    found = []
+    for run in (call, torch.compile(call)):
         own = x.clone().requires_grad_()
         y = run(own)
         found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))

@@ -238,6 +238,11 @@ def test_soft_dtw_of_tslearn():
     banded = theirs.dtw(*pair, global_constraint="sakoe_chiba", sakoe_chiba_radius=2)
     assert soft_dtw(a, b, 0.0, band=2).sqrt().item() == pytest.approx(banded, abs=1e-6)
     assert theirs.soft_dtw(pair[0], pair[0], gamma=1.0) < -1
+    several = torch.randn(3, 10, 2), torch.randn(3, 8, 2)
+    for normalize in (False, True):
+        loss = theirs.SoftDTWLossPyTorch(gamma=0.5, normalize=normalize)(*several)
+        ours = soft_dtw(*several, 0.5, features=True, normalize=normalize)
+        torch.testing.assert_close(ours, loss, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.every
@@ -278,6 +283,11 @@ def test_sinkhorn_of_pot():
         )  # fmt: skip
         ours = sinkhorn(costs, a, b, epsilon, tolerance=1e-11).plan
         torch.testing.assert_close(ours, torch.tensor(theirs), rtol=1e-6, atol=1e-9)
+        options = {"reg": epsilon, "max_iter": 100_000, "tol": 1e-12}
+        solved = ot.solve(costs.numpy(), a.numpy(), b.numpy(), **options).plan
+        torch.testing.assert_close(ours, torch.tensor(solved), rtol=1e-6, atol=1e-9)
+    exact = ot.emd2(a.numpy(), b.numpy(), costs.numpy())
+    assert sinkhorn(costs, a, b, 1e-4).cost.item() == pytest.approx(exact, abs=1e-4)
     square, several = costs @ costs.mT, costs / costs.sum(0)
     shares = torch.tensor([0.1, 0.4, 0.2, 0.0, 0.3], dtype=torch.float64)
     for epsilon in (1.0, 0.1, 0.02):
