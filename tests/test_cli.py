@@ -660,6 +660,12 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
     called.clear()
     assert run(*command, "-o", out, "--resume", "--steps", 5) == 0
     assert set(called) == {"fit", "refine", "colors", "pictures"}
+    # Another photo: all is made anew, and nothing said about steps.
+    photo = sorted((tmp_path / "photos").glob("**/*.png"))[0]
+    os.utime(photo, ns=(1, 1))
+    assert run(*command, "-o", out, "--resume") == 0
+    assert "have changed since: all is made anew" in capsys.readouterr().err
+    assert (out / "fit.ply").read_bytes() == (whole / "fit.ply").read_bytes()
 
 
 def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys):
@@ -679,6 +685,22 @@ def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys)
     assert capsys.readouterr().err.count("what masks were made from has changed") == 2
     (tmp_path / SOURCES).write_text("damaged")
     assert sources().unchanged()
+
+
+def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
+    assert not photos.has_changed(tmp_path, "one")
+    for name in ("metrics.json", "progress.json"):
+        (tmp_path / name).write_text(json.dumps({"sources": "one"}))
+        assert not photos.has_changed(tmp_path, "one")
+        assert photos.has_changed(tmp_path, "two")
+        assert "have changed since: all is made anew" in capsys.readouterr().err
+        (tmp_path / name).write_text("{}")  # of earlier versions nothing is known
+        assert not photos.has_changed(tmp_path, "two")
+    (tmp_path / "progress.json").write_text(json.dumps({"sources": "one"}))
+    (tmp_path / "cameras.pt").write_text("of what was interrupted later")
+    later = (tmp_path / "progress.json").stat().st_mtime_ns + 1
+    os.utime(tmp_path / "cameras.pt", ns=(later, later))
+    assert not photos.has_changed(tmp_path, "two")
 
 
 def test_a_stage_of_other_input_is_not_used(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -158,11 +158,13 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
-    asked = photos.digest(args)
-    if args.resume and photos.is_finished(out, asked):
+    asked = photos.digests(args, model_file(args.target))
+    if args.resume and photos.is_finished(out, asked["asked"]):
         if not args.quiet:
-            sys.stdout.write(f"{out}: finished already, by the same photos and options\n")
+            sys.stdout.write(photos.FINISHED.format(out))
         return 0
+    if args.resume and photos.has_changed(out, asked["sources"]):
+        args = replace(args, resume=False)
     args = with_cameras(args, args.target, out)
     clock.lap("find cameras")
     why: NoBackdropError | None = None
@@ -379,7 +381,7 @@ class _FitReport:
     def __init__(
         self,
         args: Fit,
-        asked: str,
+        asked: Mapping[str, str],
         settings: FitSettings,
         target: _Target,
         stages: Stages,
@@ -472,6 +474,7 @@ class _FitReport:
             "step": state.step,
             "iou": state.best_iou,
             "best_step": state.best_step,
+            "sources": self.asked["sources"],
             **self.facts(state),
         }
         state.save(self.out / CHECKPOINT)
@@ -523,7 +526,7 @@ class _FitReport:
         if target.views is not None and (self.start == "hull" or self.settings.remesh):
             result, removed = photos.without_crumbs(self.args, result, target.views)
         mesh = result.mesh.with_origin(target.origin)
-        metrics: dict[str, Any] = {"finished": True, "asked": self.asked}
+        metrics: dict[str, Any] = {"finished": True, **self.asked}
         metrics |= {**result.metrics, "chamfer": None}
         note = ""
         if target.mesh is not None:

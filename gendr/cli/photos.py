@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,9 @@ import numpy as np
 from gendr._common.files import write_all
 from gendr.cli.command_line import say
 from gendr.cli.common import Sources, as_json, changed, model_file, read_json
-from gendr.cli.parser import Fit
+from gendr.cli.parser import Fit, Splat
 from gendr.cli.progress import Session
-from gendr.cli.stages import Stages
+from gendr.cli.stages import STAGES, Stages
 from gendr.kernels.threads import mapped
 from gendr.losses import iou
 from gendr.mesh import Mesh
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
 METRICS = "metrics.json"
+FINISHED = "{}: finished already, by the same photos and options\n"
 # Results of objects and scenes: those of an earlier fit go that this one does not have.
 RESULTS = {
     "fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED,
@@ -64,16 +65,47 @@ def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, 
         (out / name).unlink(missing_ok=True)
 
 
-def digest(args: Fit) -> str:
-    """What tells a command from others: its options, and all files of its photos."""
-    out, path = Path(args.output).resolve(), Path(args.target).resolve()
+def digests(args: Fit | Splat, path: Path) -> dict[str, str]:
+    """What tells a command from others, "asked", and the photos and files it is of, "sources".
+
+    Args:
+        args: of the command; what it is asked for are all its options.
+        path: the photos, their file of cameras, or a mesh.
+    """
+    out, path = Path(args.output).resolve(), path.resolve()
+    folder = path.parent if path.suffix.lower() == ".json" else path
     deep = "*", "*/*", "sparse/0/*"
-    inside = sorted(x for form in deep for x in path.glob(form)) if path.is_dir() else [path]
+    inside = sorted(x for form in deep for x in folder.glob(form)) if folder.is_dir() else [path]
     named = [Path(name) for name in (args.cameras, args.init) if name is not None]
-    named += sorted(Path(args.masks).glob("*")) if args.masks is not None else []
+    plain = replace(args, output="", quiet=False, resume=False)
+    if isinstance(plain, Splat):
+        plain = replace(plain, photos=str(path))
+    else:
+        plain = replace(plain, target=str(path), view=False)
+        named += sorted(Path(plain.masks).glob("*")) if plain.masks is not None else []
     files = [file for file in inside if out not in file.parents] + named
-    plain = replace(args, target=str(path), output="", quiet=False, resume=False, view=False)
-    return Sources(out, "", files, plain).digest
+    return {
+        "asked": Sources(out, "", files, plain).digest, "sources": Sources(out, "", files).digest,
+    }  # fmt: skip
+
+
+def has_changed(out: Path, sources: str, under_way: Iterable[str] = UNDER_WAY) -> bool:
+    """Whether what is in a folder was made of other photos, said with a line.
+
+    Args:
+        out: the folder.
+        sources: the digest of the photos.
+        under_way: files and folders of what was interrupted, which knows by itself what it is of.
+    """
+    file = out / (PROGRESS if (out / PROGRESS).exists() else METRICS)
+    if read_json(file).get("sources", sources) == sources:
+        return False
+    later = [out / name for name in (*under_way, *STAGES.values())]
+    since = file.stat().st_mtime_ns
+    if any(path.exists() and path.stat().st_mtime_ns > since for path in later):
+        return False
+    say("gendr", "photos, or files beside them, have changed since: all is made anew")
+    return True
 
 
 def is_finished(out: Path, asked: str | None = None) -> bool:
@@ -83,7 +115,7 @@ def is_finished(out: Path, asked: str | None = None) -> bool:
         out: the folder.
         asked: the digest of that; None for anything.
     """
-    found = _facts(out)
+    found = read_json(out / METRICS)
     return (
         asked in (None, found.get("asked"))
         and "files" in found

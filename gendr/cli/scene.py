@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -67,12 +67,12 @@ _MIRRORS = {
 SHOWN, TILE, LINE = 4, 480, 20  # and the height of a line above them
 
 
-def run(args: Fit, asked: str, why: NoBackdropError | None = None) -> int:
+def run(args: Fit, asked: Mapping[str, str], why: NoBackdropError | None = None) -> int:
     """Make the mesh of a scene and return the exit status.
 
     Args:
         args: of the command.
-        asked: the digest of what was asked for.
+        asked: the digests of what was asked for, and of its photos.
         why: no object is fitted, if nobody asked for the scene.
     """
     try:
@@ -85,7 +85,7 @@ def run(args: Fit, asked: str, why: NoBackdropError | None = None) -> int:
         raise ValueError(f"{why}. No scene either: {error}") from None
 
 
-def _run(args: Fit, asked: str, by_itself: bool) -> int:
+def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
     begin = time.perf_counter()
     out, path = Path(args.output), model_file(args.target)
     _refuse(args)
@@ -155,7 +155,7 @@ def _run(args: Fit, asked: str, by_itself: bool) -> int:
         seconds["total"] = round(time.perf_counter() - begin, 2)
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
         metrics: dict[str, Any] = {
-            "finished": True, "kind": "scene", "asked": asked, "target": str(args.target),
+            "finished": True, "kind": "scene", **asked, "target": str(args.target),
             "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
             "box": None if box is None else (np.array(box) + scene.origin).tolist(),

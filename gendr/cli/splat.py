@@ -32,6 +32,7 @@ from gendr.cli.common import (
     versions,
 )
 from gendr.cli.parser import Splat
+from gendr.cli.photos import FINISHED, digests, has_changed, is_finished
 from gendr.cli.progress import Session
 from gendr.cli.stages import has_begun
 from gendr.jobs.checkpoint import load_checkpoint
@@ -153,6 +154,13 @@ def run(args: Splat) -> int:
         _check_own(out)
         if Path(args.photos).exists():
             check_output(out, Path(args.photos))
+        asked = digests(args, Path(args.photos))
+        if args.resume and is_finished(out, asked["asked"]):
+            if not args.quiet:
+                sys.stdout.write(FINISHED.format(out))
+            return 0
+        if args.resume and has_changed(out, asked["sources"], (CHECKPOINT, HARD)):
+            args, begun = replace(args, resume=False), False
         args = replace(with_cameras(args, args.photos, out), resume=begun)
         found = time.perf_counter()
         photos, settings = _read(args, settings)
@@ -163,7 +171,7 @@ def run(args: Splat) -> int:
         scene, settings = _scene(args, photos, settings, found)
         with Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS) as session:
             plan = _Plan(args, settings, scene, found)
-            report = _Report(args, settings, scene, session, plan)
+            report = _Report(args, asked, settings, scene, session, plan)
             if args.resume:
                 settings = plan.resumed(settings)
             training = fit_splats(
@@ -459,10 +467,11 @@ class _Report:
     """The output of a training: a bar, previews, checkpoints, results."""
 
     def __init__(
-        self, args: Splat, settings: SplatSettings, scene: _Scene, session: Session, plan: _Plan
-    ) -> None:
+        self, args: Splat, asked: dict[str, str], settings: SplatSettings, scene: _Scene,
+        session: Session, plan: _Plan,
+    ) -> None:  # fmt: skip
         self.args, self.settings, self.scene, self.session = args, settings, scene, session
-        self.plan = plan
+        self.asked, self.plan = asked, plan
         self.out, self.previews = Path(args.output), Pace(PREVIEW_SECONDS, PREVIEW_PART)
 
     def step(self, training: Training, before: Training | None = None) -> None:
@@ -557,6 +566,7 @@ class _Report:
         seconds["files"] = time.perf_counter() - begin
         seconds["total"] = sum(seconds.values())
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
+        metrics |= {**self.asked, "files": sorted(path.name for path in files)}
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in {GLB, MESH, VIDEO, ANIMATION} - {path.name for path in files}:
             (out / name).unlink(missing_ok=True)  # of an earlier training

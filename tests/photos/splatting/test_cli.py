@@ -1,5 +1,6 @@
 """The command `gendr splat`: what it writes, how it goes on, and what it refuses."""
 
+import shutil
 import signal
 from functools import partial
 from types import SimpleNamespace
@@ -163,6 +164,7 @@ class Stopping:
 
 @pytest.mark.rotating(5, group="photos")
 def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monkeypatch, capsys):
+    ball = shutil.copytree(ball, tmp_path / "ball")
     assert run(ball, "-o", tmp_path / "a", *SMALL) == 0
     Stopping(monkeypatch, 7)
     argv = [ball, "-o", tmp_path / "b", *SMALL]
@@ -189,8 +191,19 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert facts(tmp_path / "b")["steps"] == facts(tmp_path / "b")["opaque"]["steps"] == 14
     assert (tmp_path / "b" / "splats.glb").read_bytes() != glbs[0]
     assert run(*argv, "--resume", "--steps", 14, "--opaque", 0) == 0
-    assert facts(tmp_path / "b")["opaque"] is None
+    last = facts(tmp_path / "b")
+    assert last["opaque"] is None
     assert not (tmp_path / "b" / "splats.glb").exists()
+    capsys.readouterr()
+    assert run(*argv[:-1], "--resume", "--steps", 14, "--opaque", 0) == 0
+    assert "finished already, by the same photos and options" in capsys.readouterr().out
+    assert facts(tmp_path / "b") == last
+    photo = sorted(ball.glob("**/*.png"))[0]
+    with Image.open(photo) as image:
+        image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(photo)
+    assert run(*argv, "--resume", "--opaque", 0) == 0
+    assert "photos, or files beside them, have changed since: all" in capsys.readouterr().err
+    assert facts(tmp_path / "b")["steps"] == 12
 
 
 @pytest.mark.every
