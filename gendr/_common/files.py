@@ -6,9 +6,8 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
 # Windows does not replace a file while another program reads it, such as `gendr view` or what looks
@@ -45,10 +44,11 @@ def write_all(contents: Mapping[Path, Content]) -> None:
             # With the pid, two processes that write the same file do not share a temporary one.
             new = path.with_name(f".new-{os.getpid()}-{path.name}")
             moves[new] = path
-            # First into memory, because libraries hide the error of a full disk behind their own.
-            whole = _made(content) if callable(content) else content
             with _named(path), new.open("wb") as file:
-                file.write(whole)
+                if callable(content):
+                    _watched(content, file)
+                else:
+                    file.write(content)
                 file.flush()
                 os.fsync(file.fileno())  # else a crash could leave an empty file
         for new, path in moves.items():
@@ -71,11 +71,34 @@ def _move(new: Path, path: Path) -> None:
     new.replace(path)
 
 
-def _made(write: Callable[[BinaryIO], object]) -> bytes:
-    """The bytes that a function writes to an open file."""
-    file = BytesIO()
-    write(file)
-    return file.getvalue()  # without a copy
+def _watched(write: Callable[[BinaryIO], object], file: BinaryIO) -> None:
+    """Let a function write to a file, and raise what the disk said, which libraries may hide."""
+    watched: Any = _Watched(file)
+    try:
+        write(watched)
+    finally:
+        if watched.error is not None:
+            raise watched.error
+
+
+class _Watched:
+    """An open file that keeps the error of a write."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "fileno":  # by which libraries would write past this
+            raise AttributeError(name)
+        return getattr(self._file, name)
 
 
 @contextmanager

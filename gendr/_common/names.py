@@ -64,20 +64,24 @@ def uncollected() -> Generator[None]:
     It would look through all that PyTorch or Numba make, again and again, and find nothing: that
     takes a tenth of the time. At the end all is old to it, for it would begin with just that.
     """
-    global _frozen
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
-            # Whether somebody has taken objects away from it, as `gendr` does: to count them takes
-            # as long as to load a kernel.
-            _frozen = _frozen or gc.get_freeze_count() > 0
-            if not _frozen:
+            # Not if somebody has taken objects away from it; to count ours takes long.
+            if not _frozen and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()
+
+
+def freeze() -> None:
+    """All that there is stays: Python's collector of cycles need not look at it again."""
+    global _frozen
+    gc.freeze()
+    _frozen = True
 
 
 def lazily(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import gc
 import io
 import os
 import sys
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from gendr._common.names import uncollected
+from gendr._common.names import freeze, uncollected
 
 __all__ = ["main", "program", "warnings_as_lines"]
 
@@ -75,7 +74,7 @@ def _run(args: argparse.Namespace) -> int:
             run = import_module(f"gendr.cli.{home}").run
         stop.check()
         if begins:
-            gc.freeze()  # modules stay: the collector need not look at them again
+            freeze()  # modules stay
         from gendr.kernels.threads import torch_on_one_thread
 
         with torch_on_one_thread(getattr(options, "threads", None)):

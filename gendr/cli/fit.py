@@ -402,6 +402,7 @@ class _FitReport:
         self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
         self.listed = beside.call(_Shown.of, target, SHEET_TILE, 2 * SHEET_COLUMNS)
         self.rendered: list[Callable[[], list[visual.Pixels]]] = []
+        self.large: Views | None = None  # the photos that were read last
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
@@ -513,14 +514,14 @@ class _FitReport:
         out, target = self.out, self.target
         refinement: dict[str, Any] = {}
         if target.views is not None and photos.moves_surface(self.args, target.views):
-            views = self.photos(self.args.image_size, photos.STEREO_SIZE)
             budget = self.args.settings.budget
             if budget is not None:
                 spent = max(self.clock.budgeted, result.state.seconds)
                 budget = max(STEREO_UNTIL * budget - spent, 0.1 * budget)
-            given = self.args, result, target.views, views, self.stages
-            moved = photos.refined_shape(*given, budget)
-            result, refinement = moved
+            large = self.photos(self.args.image_size, photos.STEREO_SIZE)
+            given = self.args, result, target.views, large, self.stages
+            result, refinement = photos.refined_shape(*given, budget)
+            del large, given  # before others are read
             self.clock.lap("refine")
         removed: dict[str, Any] | None = None
         if target.views is not None and (self.start == "hull" or self.settings.remesh):
@@ -597,19 +598,20 @@ class _FitReport:
         path, limit = model_file(self.args.target), self.args.max_megapixels
         cameras = self.args.cameras
         own = min(map(min, view_sizes(path, cameras=cameras, max_megapixels=limit)))
-        wanted = size or min(own, most)
-        views = self.target.views
-        assert views is not None  # as `photos.carrier` found
-        if wanted == min(views.image_size):
-            return views
-        views, found = _read(self.args, wanted, views.masks.device), self.target.refined
+        wanted, found = size or min(own, most), self.target.refined
+        for views in (self.target.views, self.large):
+            if views is not None and wanted == min(views.image_size):
+                return views
+        self.large = None  # before others are read
+        views = _read(self.args, wanted, self.target.masks.device)
         if self.target.kept is not None:
             views = views[list(self.target.kept)]
-        if found is None or not found.refined:
-            return views
-        own, (rotation, translation, *_) = views.camera, found.camera.tensors()
-        camera = own.with_tensors(rotation, translation, own.focal * found.focal)
-        return replace(views, camera=camera)
+        if found is not None and found.refined:
+            own, (rotation, translation, *_) = views.camera, found.camera.tensors()
+            camera = own.with_tensors(rotation, translation, own.focal * found.focal)
+            views = replace(views, camera=camera)
+        self.large = views
+        return views
 
     def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:
         """The sheet and the animation as files: their contents by path.

@@ -34,12 +34,16 @@ def owners(counts: Sequence[int], device: torch.device) -> Tensor:
 
 def connected_parts(faces: NDArray[np.int64], count: int) -> NDArray[np.int32]:
     """For each of `count` vertices the number of its part, those that faces [F, 3] connect."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     a, b = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
-    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(count, count))
-    return connected_components(graph, directed=False)[1]
+    first = np.arange(count)  # of the part of each vertex, as far as it is known
+    while len(a):
+        high, low = np.maximum(first[a], first[b]), np.minimum(first[a], first[b])
+        np.minimum.at(first, high, low)
+        while (first != (further := first[first])).any():
+            first = further
+        apart = first[a] != first[b]
+        a, b = a[apart], b[apart]
+    return (np.cumsum(first == np.arange(count), dtype=np.int32) - 1)[first]
 
 
 def euler_and_parts(faces: NDArray[np.int64]) -> tuple[int, int]:

@@ -78,8 +78,8 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         check_finite("masks", check_float("masks", masks))
         sizes = check_shape("masks", masks, "[B, H, W]")
         exact = camera.expand(sizes["B"]).to(torch.float64)
-        alpha = masks.to(exact.device, torch.float64)
-        alpha = torch.where(alpha < MASK_NOISE, 0.0, alpha)
+        alpha = masks.to(exact.device)
+        alpha = alpha.masked_fill(alpha < MASK_NOISE, 0.0)
         # One pixel has a place, but no size.
         seen = (alpha.flatten(1).amax(1) >= 0.5) & ((alpha > 0).flatten(1).sum(1) > 1)
         if not bool(seen.any()):
@@ -87,7 +87,8 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
             raise ValueError(f"all {len(masks)} masks are {which}; no view shows the object")
         # Along its line of sight an orthographic camera may be anywhere.
         together = not exact.orthographic and _check_places(exact.eye, camera.dtype)
-        exact, alpha = exact[seen], alpha[seen]
+        if not bool(seen.all()):
+            exact, alpha = exact[seen], alpha[seen]
         whole = ~_is_cut(alpha, exact)
         direction, origin, spread = _lines(exact, alpha)
         weights = torch.where(whole, 1.0, _CUT_WEIGHT).to(torch.float64)
@@ -168,8 +169,10 @@ def _is_cut(alpha: Tensor, camera: Camera) -> Tensor:
     photo = camera.photo((alpha.shape[1], alpha.shape[2]))
     whole = torch.ones_like(alpha[:1]) if photo is None else photo.to(alpha)
     inner = -F.max_pool2d(-F.pad(whole, (1, 1, 1, 1))[:, None], 3, 1)[:, 0]
-    border = (alpha * (whole - inner)).sum((1, 2))
-    outline = 2 * torch.sqrt(math.pi * alpha.sum((1, 2)))  # outline of a disc of equal area
+    rim = (whole - inner).expand_as(alpha)
+    border = torch.stack([(a.double() * b).sum() for a, b in zip(alpha, rim, strict=True)])
+    area = torch.stack([a.double().sum() for a in alpha])
+    outline = 2 * torch.sqrt(math.pi * area)  # outline of a disc of equal area
     return border > _CUT * outline
 
 
@@ -181,7 +184,7 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         length, if orthographic) that a sphere of the same second moment would span.
     """
     batch, height, width = alpha.shape
-    like: dict[str, Any] = {"dtype": alpha.dtype, "device": alpha.device}
+    like: dict[str, Any] = {"dtype": torch.float64, "device": alpha.device}
     side = min(height, width)
     y = -(2 * torch.arange(height, **like) + 1 - height) / side
     x = (2 * torch.arange(width, **like) + 1 - width) / side
@@ -189,7 +192,7 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     eye, spread = camera.eye, []
     directions, origins = [], []
     for i in range(batch):  # one view at a time, to save memory
-        weight = alpha[i].reshape(-1)
+        weight = alpha[i].reshape(-1).double()
         seen = weight.nonzero().squeeze(-1)  # what is not has no part in the sums
         weight, plane = weight[seen], (xy[seen] - camera.principal[i]) / camera.focal[i]
         rotation = camera.rotation[i]

@@ -46,8 +46,8 @@ class VisibilityBuffer:
     Attributes:
         camera: One camera.
         size: (H, W) of the photo.
-        pixel: int64 [N], the pixel of the photo to which each subpixel that shows a face belongs.
-        face: int64 [N], the face that it shows.
+        pixel: int32 [N], the pixel of the photo to which each subpixel that shows a face belongs.
+        face: int32 [N], the face that it shows.
         weights: [N, 3], perspective-correct weights of the corners of that face.
         whole: bool [H, W], pixels all of whose subpixels show a face.
         nearest: [H, W], the least depth in and one subpixel around a pixel, inf for none.
@@ -177,8 +177,8 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
     return VisibilityBuffer(
         camera,
         size,
-        row // oversampling * size[1] + column // oversampling,
-        face[row, column],
+        (row // oversampling * size[1] + column // oversampling).int(),
+        face[row, column].int(),
         torch.stack([each[row, column] for each in weights], 1),
         whole,
         least[0],

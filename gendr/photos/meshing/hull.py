@@ -175,9 +175,12 @@ class _Distance:
         self.size = masks.shape[1:]
         photo = self.camera.photo((masks.shape[1], masks.shape[2]))
         parts = [None] * len(masks) if photo is None else list(photo.numpy())
-        images = list(masks.detach().double().cpu().numpy())
-        distances = mapped(lambda i: _in_photo(images[i], parts[i]), range(len(images)))
-        self.images = np.stack(distances).astype(np.float32)
+        images = masks.detach().cpu()
+
+        def distances(i: int) -> NDArray[np.float32]:
+            return _in_photo(images[i].double().numpy(), parts[i]).astype(np.float32)
+
+        self.images = np.stack(mapped(distances, range(len(images))))
         # NDC units of a pixel.
         self.unit = 2 / min(self.size)
 

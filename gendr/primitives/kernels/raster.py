@@ -43,12 +43,9 @@ from gendr.kernels.numba.vectors import (
 )
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas
-from gendr.primitives.graphs import rasterized
 from gendr.primitives.scene import Scene, check_indices
 
-__all__ = ["backend", "backward", "cover", "forward", "traced", "visible_ids"]
-
-backend = "cpu"
+__all__ = ["backward", "cover", "forward", "visible_ids"]
 
 TILE = 32  # pixels of a side: depths and ids of a tile stay in the first caches
 WIDE = TILE + LANES  # samples of a row of a tile, and those that vectors have beyond it
@@ -87,9 +84,6 @@ def visible_ids(scene: Scene, pos: Tensor) -> Tensor:
     """The ids [N, H, W] alone."""
     nothing = pos.new_empty(0, 0, 0, 4)
     return _rasterized(scene, pos, nothing, nothing)
-
-
-traced = rasterized(backend, visible_ids)
 
 
 def _rasterized(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) -> Tensor:

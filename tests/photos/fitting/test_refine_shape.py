@@ -649,8 +649,8 @@ def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
               if now is not None and "depths" in now]  # fmt: skip
     assert places == sorted(places)
     firsts = [parts.index(part) for part in (1, 2, 3)]
-    # In each of the three looks, and after any group of steps.
-    for place in ((0, 2), (1, 1), (2, count - 1)):
+    # In each of the three looks, after them, and after any group of steps.
+    for place in ((0, 2), (1, 1), (2, count - 1), (3, 0)):
         at = next(i for i, now in enumerate(states) if now and now.get("depths")
                   and (now["depths"]["look"], now["depths"]["done"]) == place)  # fmt: skip
         firsts.append(at)

@@ -292,6 +292,8 @@ def refine_shape(
                     part, reason = parts, matched
                     break
                 found = matched
+                if not one_colour:
+                    refinement.depths = None  # which shading alone looks at
             else:
                 begin = EVERY * (part - 1)
                 found = refinement.stepped(found, begin, min(begin + EVERY, steps))

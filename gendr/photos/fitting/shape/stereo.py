@@ -222,6 +222,7 @@ def find_depths(
         resume: what `tell` was called with, to go on from there, bit for bit.
     """
     whole, half = _photo_sets(mesh, images, camera, masks)
+    give_back()  # of what they are made of
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
     middle, deep = (low + high) / 2, SETTINGS.deepest * float((high - low).norm())
@@ -263,6 +264,7 @@ def find_depths(
             SETTINGS.fine_iterations,
         )
         report(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count, 0, ref + 1)
+    del half
     shown = whole.inside > 0
     if look == 0:
         enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
@@ -276,10 +278,12 @@ def find_depths(
             known = 0.0
     else:
         sure = arrays["sure"]
-    for again in range(max(look, 1), 1 + (SETTINGS.later_passes if known >= least else 0)):
+    looks = 1 + (SETTINGS.later_passes if known >= least else 0)
+    for again in range(max(look, 1), looks):
         if again > look:
-            former = {"former": planes.copy(), "before": scores.copy(), "sure": sure}
-            arrays, begin = {"planes": planes, "scores": scores, **former}, 0
+            arrays.setdefault("former", np.empty_like(planes))[:] = planes
+            arrays.setdefault("before", np.empty_like(scores))[:] = scores
+            arrays["sure"], begin = sure, 0
         share = (1 - _FIRST) / SETTINGS.later_passes
         report(_FIRST + share * (again - 1 + begin / count), again, begin)
         former = arrays["former"], sure
@@ -289,8 +293,11 @@ def find_depths(
             report(_FIRST + share * (again - 1 + (ref + 1) / count), again, ref + 1)
         # One that agrees is enough where all are asked whether they see something else there.
         sure = sure | ((_consistent(whole, near, planes, scores) >= 1) & shown)
+    # What is needed no longer is let go, also by who keeps the state.
+    arrays = {"planes": planes, "scores": scores, "sure": sure}
+    report(1.0, looks, 0)
     weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
-    rest, planes = ~sure & shown, planes.copy()  # what is kept stays as it is
+    rest = ~sure & shown
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = SETTINGS.prior_weight
     tell(Progress(1.0))
@@ -634,10 +641,12 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
         better = (first < before) | ((first == before) & (precision > most))
         if tints and gain > 1:  # of plaster, brightness is mostly light, which may move
             better |= tells & (levels < 8)
+        del words
         if not tints or (better & shown).sum() >= SETTINGS.chroma_share * max(1, shown.sum()):
             levels[better], most[better] = first[better] + 8 * tints, precision[better]
             tints += 1
-    return flat[: tints * size + 1], levels
+    flat.resize(tints * size + 1, refcheck=False)
+    return flat, levels
 
 
 def _gain(tint: Array, shown: Array, noise: float) -> tuple[float, float]:
