@@ -830,7 +830,7 @@ def test_render_shows_textures(tmp_path):
         red = torch.tensor([0.9, 0.1, 0.1]).expand(4, 4, 3)
         mesh = Mesh(mesh.vertices, mesh.faces, uvs=uvs, face_uvs=mesh.faces % 3, texture=red)
         mesh.save(tmp_path / "red.obj")
-        out = tmp_path / "red.png"
+        out = tmp_path / "picture.png"
         options = ["--size", 24, "--lighting", lighting, "--background", "transparent", "--quiet"]
         assert run("render", tmp_path / "red.obj", "-o", out, *options) == 0
         with Image.open(out) as image:
