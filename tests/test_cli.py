@@ -25,7 +25,7 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose
 from gendr.cli.common import Sources
-from gendr.cli.parser import build_parser
+from gendr.cli.parser import Fit, build_parser
 from gendr.cli.stages import StageFile
 from gendr.jobs.folders import SOURCES, locked, output_folder
 from gendr.mesh import cube, icosphere
@@ -688,6 +688,11 @@ def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys)
 
 
 def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
+    args, digests = Fit(target=str(tmp_path), output="out"), []
+    for name in ("a.png", ".DS_Store", "b.png"):  # what a system leaves is no photo
+        (tmp_path / name).write_bytes(b"seen")
+        digests.append(photos.digests(args, tmp_path))
+    assert digests[0] == digests[1] != digests[2]
     assert not photos.has_changed(tmp_path, "one")
     for name in ("metrics.json", "progress.json"):
         (tmp_path / name).write_text(json.dumps({"sources": "one"}))
@@ -866,6 +871,9 @@ def test_render_averages_fine_textures(tmp_path, capsys):
     said = refused(capsys, "render", tmp_path / "fine.obj", "-o", tmp_path / "fine.png")
     assert "is a texture of" in said
     assert (tmp_path / "fine.png").read_bytes() == before
+    for _ in range(2):  # another name, though part of it
+        picture = tmp_path / "ine.png"
+        assert run("render", tmp_path / "fine.obj", "-o", picture, "--size", 8, "--quiet") == 0
 
 
 def test_soft_rendering_is_soft(box, tmp_path):

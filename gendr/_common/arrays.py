@@ -13,7 +13,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
@@ -85,12 +85,15 @@ def read_array(path: Path) -> NDArray[Any]:
         return _read(file, path.stat().st_size)
 
 
-def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, names: Collection[str] | Callable[[str], bool] | None = None
+) -> dict[str, NDArray[Any]]:
     """Arrays of an npz file by their names.
 
     Args:
         path: of the file.
-        names: of those to read if they are there; by default all.
+        names: of those to read if they are there, or whether one of this name is; by default all.
+            What is not read may be anything.
 
     Raises:
         OSError: if it cannot be read.
@@ -103,7 +106,9 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
             for member in archive.infolist()
             if member.filename.endswith(".npy")
         }
-        members = {n: member for n, member in members.items() if names is None or n in names}
+        if names is not None:
+            chosen = names if callable(names) else names.__contains__
+            members = {name: member for name, member in members.items() if chosen(name)}
         check_unpacked(path, sum(member.file_size for member in members.values()))
         found: dict[str, NDArray[Any]] = {}
         for name, member in members.items():

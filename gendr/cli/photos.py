@@ -83,7 +83,9 @@ def digests(args: Fit | Splat, path: Path) -> dict[str, str]:
     else:
         plain = replace(plain, target=str(path), view=False)
         named += sorted(Path(plain.masks).glob("*")) if plain.masks is not None else []
-    files = [file for file in inside if out not in file.parents] + named
+    # Hidden files, as systems leave them where one looks, are nobody's photos.
+    seen = (file for file in inside if not file.name.startswith("."))
+    files = [file for file in seen if out not in file.parents] + named
     return {
         "asked": Sources(out, "", files, plain).digest, "sources": Sources(out, "", files).digest,
     }  # fmt: skip

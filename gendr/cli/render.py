@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -78,10 +79,12 @@ def _names(model: Path, image: Path) -> bool:
     if folder.anchor != image.anchor:  # another drive
         return False
     name = os.path.relpath(image, folder).replace(os.sep, "/").lower()
-    spellings = {name.encode(), quote(name).encode()}
+    spellings = "|".join(re.escape(each) for each in {name, quote(name).lower()})
+    # No part of another name: lava.png is not a.png.
+    named = re.compile(rf"(?<![\w.-])(?:{spellings})(?![\w-])".encode())
     files = [model, *model.parent.glob("*.[mM][tT][lL]")]
     texts = (file.read_bytes().lower().replace(b"\\", b"/") for file in files if file.is_file())
-    return any(spelling in text for text in texts for spelling in spellings)
+    return any(named.search(text) for text in texts)
 
 
 def _options(args: Render) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from gendr._common.checks import check_choice, check_count, check_number
-from gendr._common.ranges import saturated
+from gendr._common.ranges import saturated, spread
 from gendr._common.tracing import (
     applied,
     is_traced,
@@ -113,7 +113,7 @@ class SinkhornSort(PermutationSort):
             p = _plan(z, self.iterations, self.tolerance)
         else:
             p = _unrolled(z, self.iterations, self.tolerance)
-        return saturated(p.to(x.dtype))
+        return spread(x[..., None, :], saturated(p.to(x.dtype)))
 
 
 def _centred(x: Tensor, steepness: Number) -> Tensor:

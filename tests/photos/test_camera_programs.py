@@ -193,6 +193,7 @@ def neus(root):
     for i, (turn, shift) in enumerate(RING):
         arrays[f"world_mat_{i}"] = np.vstack([k @ np.c_[turn, shift], [0, 0, 0, 1]])
         arrays[f"scale_mat_{i}"] = np.diag([2.0, 2, 2, 1])
+    arrays["about"] = np.array({"of": "somebody"})  # a Python object, which is not read
     np.savez(root / "cameras_sphere.npz", **arrays)
     return {"fy": FY, "cx": CX, "cy": CY}
 
@@ -471,7 +472,8 @@ UNREAD = {
     "closed_loop_trajectory.csv": ("graph_uid\n", "transforms.json"),
     "0.krtd": ("1 0 0\n", "K, R and t"),
     "zephyr.xmp": ("<camera><calibration fx='1'/></camera>", "sparse/0"),
-    "results.npz": ("", "cameras.json"),
+    "results.npz": (f"PK{'0' * 99999}extrinsics.npyPK", "cameras.json"),
+    "extrinsic.txt": ("frame cameraID r1,1 r1,2\n", "transforms.json"),
     "trajectory.json": ({"class_name": "PinholeCameraTrajectory", "parameters": []}, "world_to_"),
 }
 
@@ -496,6 +498,8 @@ def test_files_that_are_not_read_are_named(tmp_path, monkeypatch, capsys):
     put(root, "metadata.json", {"title": "a"})
     put(root, "a.csv", "name,price\n")
     put(root, "a.yaml", "name: a\n")
+    for name in ("results.npz", "extrinsic.txt", "pos_of_lamps.txt"):
+        put(root, name, "notes")
     for name in NAMES:  # captions and labels
         (root / "images" / name).rename(root / name)
         put(root, f"{name[:-4]}.txt", "a cow" if name == NAMES[0] else "0 .5 .5 .2 .2\n")

@@ -39,9 +39,7 @@ from gendr.sorting.losses import (
 from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy, soft_topk, soft_topk_mask
 from support.cases import for_each
 
-SORTS = [name for name in names() if name != "network"]  # that has no wires of its own
-
-METHODS = [name for name in names() if name != "network"]
+METHODS = [name for name in names() if name != "network"]  # that has no wires of its own
 WITH_P = [name for name in METHODS if name != "permutahedron"]
 MODULES = {
     **{f"sort {name}": (lambda name=name: SoftSort(name)) for name in METHODS},
@@ -133,7 +131,7 @@ def test_the_gradient_of_neuralsorts_matrix_with_nan_ends():
     assert x.grad[1].isfinite().all()
 
 
-@for_each(method=[*SORTS, "splitter", "mask"], backend=["auto", "reference"])
+@for_each(method=[*METHODS, "splitter", "mask"], backend=["auto", "reference"])
 def test_lists_that_are_not_finite_are_nan(method, backend):
     """Kernels skipped what was far, or cut it off, and definitions cut gradients off."""
     keys = [[1.0, bad, 2.0, 0.5] for bad in (torch.nan, torch.inf, -torch.inf)]
@@ -146,8 +144,10 @@ def test_lists_that_are_not_finite_are_nan(method, backend):
             results = [f(leaf, method, **options) for f in (soft_sort, soft_rank)]
         else:
             results = [*soft_topk(leaf, 2, method, **options)]
-        if method in SORTS and method != "permutahedron":
+        if method in METHODS and method != "permutahedron":
             results += [f(leaf, method, **options) for f in (soft_sort, soft_rank, permutation)]
+        if method in METHODS:
+            assert soft_sort(leaf[:3, 1:2], method, **options).isnan().all()
         for found in results:
             assert found[:3].isnan().all()
             assert found[3].isfinite().all()

@@ -253,20 +253,22 @@ _KNOWN = (
            says=b"IMAGE_ID, QW"),
     _Known("ScanNet++", ("pose_intrinsic_imu.json", "iphone/pose_intrinsic_imu.json"),
            advice="take iphone/colmap", says=b"aligned_pose"),
-    _Known("DROID-SLAM, DUSt3R, VGGT, Depth Anything 3 or others of them",
-           ("poses.npy", "extrinsics.npy", "predictions.npz", "scene.npz", "camera/*.npz",
-            "results.npz", "exports/npz/results.npz"),
+    _Known("DROID-SLAM, DUSt3R, VGGT or others of them",
+           ("poses.npy", "extrinsics.npy", "predictions.npz", "scene.npz", "camera/*.npz"),
            advice="write K and world_to_camera into cameras.json"),
+    _Known("Depth Anything 3", ("results.npz", "exports/npz/results.npz"), advice="write K and "
+           "world_to_camera into cameras.json", says=b"extrinsics.npy"),
     _Known("Zero-1-to-3 or OpenLRM", ("000.npy", "pose/*.npy")),
     _Known("WildRGB-D", ("cam_poses.txt",)),
     _Known("Hypersim", ("camera_keyframe_positions.hdf5", "_detail/*/*_positions.hdf5")),
     _Known("BOP", ("scene_camera.json",)),
-    _Known("DTU", ("calib/pos_*.txt", "pos_*.txt", "Calibration/*/pos_*.txt"),
+    _Known("DTU", ("calib/pos_*.txt", "pos_[0-9]*.txt", "Calibration/*/pos_*.txt"),
            advice="write each matrix as P into cameras.json"),
     _Known("NeRF++ or Mega-NeRF", ("train/pose/*.txt", "train/metadata/*.pt")),
     _Known("immersive light fields or Spaces", ("models.json",), says=b"radial_distortion"),
     _Known("TartanAir", ("pose_left.txt", "pose_lcam_*.txt")),
-    _Known("KITTI-360 or Virtual KITTI", ("cam0_to_world.txt", "extrinsic.txt")),
+    _Known("KITTI-360", ("cam0_to_world.txt",)),
+    _Known("Virtual KITTI", ("extrinsic.txt",), says=b" r1,1 "),
     _Known("Matterport3D", ("undistorted_camera_parameters/*.conf",)),
     _Known("CMU Panoptic", ("calibration_*.json",), says=b'"K"'),
     _Known("ZJU-MoCap", ("annots.npy",)),
@@ -293,14 +295,19 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def _holds(file: Path, texts: bytes | tuple[bytes, ...]) -> bool:
-    """Whether a text begins with one of these, spelled in any case, within its first 64 kB."""
+    """Whether one of these, spelled in any case, is within the first 64 kB of a file or its last.
+
+    The last are of archives, which list there what they hold.
+    """
     if not texts:
         return True
     try:
         with file.open("rb") as opened:
-            head = opened.read(1 << 16).replace(b"\0", b"").lower()
+            ends = opened.read(1 << 16)
+            opened.seek(max(opened.tell(), file.stat().st_size - (1 << 16)))
+            ends = (ends + b"\n" + opened.read()).replace(b"\0", b"").lower()
         return any(
-            text.lower() in head for text in ([texts] if isinstance(texts, bytes) else texts)
+            text.lower() in ends for text in ([texts] if isinstance(texts, bytes) else texts)
         )
     except OSError:
         return False

@@ -440,8 +440,9 @@ def of_neus(file: Path, photos: Index) -> Meta:
     The world is that of world_mat; scale_mat_i, which would take the object to a unit ball, is not
     used. Masks are those in `mask`, if there are as many.
     """
-    arrays = read_arrays(file)
-    count = sum(name.startswith("world_mat_") and name[10:].isdigit() for name in arrays)
+    # Others than these may be Python objects, which are not read.
+    arrays = read_arrays(file, lambda name: name.startswith("world_mat_") and name[10:].isdigit())
+    count = len(arrays)
     matrices = [np.asarray(arrays[f"world_mat_{i}"], np.float64)[:3] for i in range(count)]
     if not matrices:
         raise ValueError("it has no world_mat_0")

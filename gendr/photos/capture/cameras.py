@@ -310,6 +310,13 @@ def _different(photos: list[Path]) -> list[Path]:
     return kept
 
 
+def _is_panorama(opened: Any) -> bool:
+    """Whether the XMP data of a photo say that it is round; views cut out of one may keep them."""
+    found = opened.info.get("xmp") or opened.info.get("XML:com.adobe.xmp") or b""
+    text = found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+    return re.search(r"GPano:ProjectionType\W+(equirect|cylind|spher|cube)", text, re.I) is not None
+
+
 def _prepare(
     root: Path, photos: list[Path], work: Path, limit: float, tell: Tell
 ) -> tuple[list[Path], list[dict[str, Any]], list[tuple[float, float]], list[Fix | None]]:
@@ -331,7 +338,7 @@ def _prepare(
             with open_photo(photo, limit, 1) as opened:
                 lens, fix = _lens(opened), read_fix(opened)
                 wide, tall = opened.size
-                if b"GPano:ProjectionType" in opened.info.get("xmp", b""):
+                if _is_panorama(opened):
                     raise UnreadableImageError(
                         f"{photo} is a panorama by its XMP data, which no lens here draws: cut "
                         "views of at most 100 degrees out of it"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from gendr import look_at, look_from
 from gendr._common.files import write_all
@@ -129,10 +130,16 @@ def test_photos_that_cannot_be_placed(tmp_path):
     (tmp_path / "2.png").write_bytes((tmp_path / "1.png").read_bytes()[:9000])
     said = b"<rdf:Description GPano:ProjectionType='equirectangular'/>"
     Image.new("RGB", (320, 160)).save(tmp_path / "5.jpg", xmp=said)
+    said = "<GPano:ProjectionType>cylindrical</GPano:ProjectionType>"
+    whole, flat = PngInfo(), said.replace("cylindrical", "perspective").encode()  # out of one
+    whole.add_itxt("XML:com.adobe.xmp", said)
+    Image.new("RGB", (320, 160), "red").save(tmp_path / "6.png", pnginfo=whole)
+    Image.fromarray(noise).save(tmp_path / "7.jpg", xmp=flat)
     with (
         pytest.warns(UserWarning, match=r"2\.png cannot be read: .*; it is left out"),
         pytest.warns(UserWarning, match=r"5\.jpg is a panorama .*; it is left out"),
-        pytest.raises(ValueError, match=r"only 0 of 4 photos of .* could be placed: it helps to"),
+        pytest.warns(UserWarning, match=r"6\.png is a panorama .*; it is left out"),
+        pytest.raises(ValueError, match=r"only 0 of 5 photos of .* could be placed: it helps to"),
     ):
         find_cameras(tmp_path)
 
