@@ -688,7 +688,7 @@ def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys)
 
 
 def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
-    args, digests = Fit(target=str(tmp_path), output="out"), []
+    args, digests = Fit(settings=FitSettings(), target=str(tmp_path), output="out"), []
     for name in ("a.png", ".DS_Store", "b.png"):  # what a system leaves is no photo
         (tmp_path / name).write_bytes(b"seen")
         digests.append(photos.digests(args, tmp_path))
