@@ -32,6 +32,7 @@ from gendr.cli.stages import Stages, has_begun
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
+from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.capture.video import is_video
 from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
@@ -83,7 +84,9 @@ def run(args: Fit, asked: Mapping[str, str], why: NoBackdropError | None = None)
             (Path(args.output) / FOLDER).rmdir()
         if why is None:
             raise
-        raise ValueError(f"{why}. No scene either: {error}") from None
+        own = args.cameras == str(Path(args.output) / OPENCV)
+        more = "; with --resume the cameras that were found are kept" * own
+        raise ValueError(f"{why}. No scene either: {error}{more}") from None
 
 
 def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
