@@ -62,6 +62,7 @@ FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
 # The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
+NEARLY = 0.1  # of a budget may be too much without a word
 # Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
 # fit that starts from a sphere, whose few large faces show no more.
 MESH_SIZE, IMAGE_SIZE = 128, 256
@@ -165,6 +166,10 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
         return 0
     if args.resume and photos.has_changed(out, asked["sources"]):
         args = replace(args, resume=False)
+    if args.scene:
+        from gendr.cli import scene  # with much that a fit to masks does without
+
+        scene.refuse(args)  # before cameras are found, which takes minutes
     args = with_cameras(args, args.target, out)
     clock.lap("find cameras")
     why: NoBackdropError | None = None
@@ -584,6 +589,9 @@ class _FitReport:
             if self.args.settings.budget is not None:
                 some = {k: v for k, v in self.clock.phases.items() if v >= 0.5}
                 spent = f" ({', '.join(f'{k} {v:.0f}' for k, v in some.items())})" if some else ""
+                over = self.clock.budgeted - self.args.settings.budget
+                if over > NEARLY * self.args.settings.budget:
+                    spent += f", {over:.0f} s more than the budget"
             sys.stdout.write(
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s{spent}\n"

@@ -32,6 +32,8 @@ from gendr.cli.stages import Stages, has_begun
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
+from gendr.photos.camera_files.opencv import OPENCV
+from gendr.photos.capture.video import is_video
 from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.scene.box import find_box, read_box
@@ -82,13 +84,15 @@ def run(args: Fit, asked: Mapping[str, str], why: NoBackdropError | None = None)
             (Path(args.output) / FOLDER).rmdir()
         if why is None:
             raise
-        raise ValueError(f"{why}. No scene either: {error}") from None
+        own = args.cameras == str(Path(args.output) / OPENCV)
+        more = "; with --resume the cameras that were found are kept" * own
+        raise ValueError(f"{why}. No scene either: {error}{more}") from None
 
 
 def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
     begin = time.perf_counter()
     out, path = Path(args.output), model_file(args.target)
-    _refuse(args)
+    refuse(args)
     side, count = _side(args, path)
     every = args.hold_out
     if every == 1:
@@ -185,14 +189,14 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
     return 0
 
 
-def _refuse(args: Fit) -> None:
+def refuse(args: Fit) -> None:
     """Refuse options that only a fit to masks has, and what are no photos.
 
     Raises:
         ValueError: naming the option.
     """
     path = model_file(args.target)
-    if not path.is_dir() and path.suffix.lower() != ".json":
+    if not path.is_dir() and path.suffix.lower() != ".json" and not is_video(path):
         raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
     if args.object:
         raise ValueError("--scene and --object contradict each other; give one of them")

@@ -32,7 +32,7 @@ from gendr.cli.common import (
     versions,
 )
 from gendr.cli.parser import Splat
-from gendr.cli.photos import FINISHED, digests, has_changed, is_finished
+from gendr.cli.photos import FINISHED, PROGRESS, digests, has_changed, is_finished
 from gendr.cli.progress import Session
 from gendr.cli.stages import has_begun
 from gendr.jobs.checkpoint import load_checkpoint
@@ -497,10 +497,15 @@ class _Report:
         what = f"after step {training.step}" + (" of opaque triangles" if before else "")
         session.place = what, f"from {self.out / CHECKPOINT}"
         path = self.out / (CHECKPOINT if before is None else HARD)
-        session.after(training, partial(training.save, path))
+        session.after(training, partial(self.save, training, path))
         if self.previews.is_due:
             with self.previews.paused():
                 self.preview(training)
+
+    def save(self, training: Training, path: Path) -> None:
+        """Write a checkpoint, and of what photos it is, which --resume compares."""
+        training.save(path)
+        write_whole(self.out / PROGRESS, as_json({"finished": False, **self.asked}))
 
     def harden(self, soft: SplatTraining) -> HardTraining | None:
         """Train opaque triangles; None if no photo shows any."""
@@ -570,7 +575,8 @@ class _Report:
         write_all({**files, out / METRICS: as_json(metrics)})
         for name in {GLB, MESH, VIDEO, ANIMATION} - {path.name for path in files}:
             (out / name).unlink(missing_ok=True)  # of an earlier training
-        (out / PREVIEW).unlink(missing_ok=True)
+        for name in (PROGRESS, PREVIEW):
+            (out / name).unlink(missing_ok=True)
         if self.args.quiet:
             return
         height, width = scored.image_size

@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gendr.relaxed import soft_dtw, soft_dtw_alignment, soft_dtw_barycenter
+from gendr.relaxed import (
+    dynamic_time_warping,
+    soft_dtw,
+    soft_dtw_alignment,
+    soft_dtw_barycenter,
+    warping_of_costs,
+)
 
 D = torch.float64
 
@@ -181,6 +187,10 @@ REFUSED = [
     (lambda a, b: soft_dtw(a, b, cost=lambda x, y: x), "cost must return"),
     (lambda a, b: soft_dtw(a, b, band=1, lengths=(torch.tensor(1), torch.tensor(1))), "together"),
     (lambda a, b: soft_dtw(a * torch.nan, b), "a "),
+    # Sums of costs that overflow: one distance was inf, the other NaN.
+    (lambda a, b: soft_dtw(a.float() * 1e30, b.float()), "sums of costs must be finite"),
+    (lambda a, b: dynamic_time_warping(a.float() * 1e30, b.float()), "give them in float64"),
+    (lambda a, b: warping_of_costs(a[:, None].float() * 1e38), "sums of costs must be finite"),
     (lambda a, b: soft_dtw_barycenter([]), "at least one"),
     (lambda a, b: soft_dtw_barycenter([a, b * torch.nan]), "sequence must be finite"),
     (lambda a, b: soft_dtw_barycenter([a, b], init=b * torch.nan), "init must be finite"),

@@ -24,7 +24,7 @@ from gendr._common.checks import (
     check_like,
     shape_text,
 )
-from gendr._common.tracing import all_hold, in_single
+from gendr._common.tracing import all_hold, in_single, is_traced
 from gendr._common.words import worded
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -73,7 +73,7 @@ def dynamic_time_warping(
         minimum: "expected" or "log_sum_exp" (logistic only).
         lengths: of the sequences a and b, integers in the shape of the batch, at least 1; what lies
             beyond them does not count, and may be NaN.
-        check: look for NaN and inf.
+        check: look for NaN and inf, also among sums of costs.
         backend: "auto", "cpu" or "reference".
 
     Returns:
@@ -81,12 +81,12 @@ def dynamic_time_warping(
 
     Raises:
         TypeError: tensors or settings of the wrong type.
-        ValueError: shapes that do not fit, NaN or inf, an unknown cost, lengths out of range, or a
-            distribution or minimum that does not fit.
+        ValueError: shapes that do not fit, NaN or inf, costs so large that their sums overflow, an
+            unknown cost, lengths out of range, or a distribution or minimum that does not fit.
     """
     a, b = check_sequences(a, b, features, check, lengths)
     return warping_of_costs(
-        pair_costs(a, b, cost),
+        pair_costs(a, b, cost, check=check),
         dist=dist,
         steepness=steepness,
         minimum=minimum,
@@ -119,7 +119,7 @@ def warping_of_costs(
             f"n, m >= 1, got {shape_text(costs.shape)}"
         )
     if check:
-        check_finite("costs", costs)
+        _check_sums(check_finite("costs", costs))
     dist, steepness = check_distribution(dist), check_steepness(steepness)
     check_minimum(minimum, dist)
     *batch, n, m = costs.shape
@@ -166,9 +166,20 @@ def _within(x: Tensor, length: Tensor) -> Tensor:
     return torch.where(steps < length.to(x.device)[..., None, None], x, 0.0)
 
 
-def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:
-    """[..., n, m] from a [..., n, c] and b [..., m, c]; the slope of a root at 0 is 0."""
+def pair_costs(a: Tensor, b: Tensor, cost: Cost, *, check: bool) -> Tensor:
+    """[..., n, m] from a [..., n, c] and b [..., m, c]; the slope of a root at 0 is 0.
+
+    Raises:
+        ValueError: an unknown cost; sums of costs that overflow, if they are looked for.
+    """
     check_choice("cost", cost, COSTS)
+    costs = _pair_costs(a, b, cost)
+    if check:
+        _check_sums(costs)
+    return costs
+
+
+def _pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:
     if a.shape[-1] == 1:
         difference = a - b.mT
         return difference.square() if cost == "squared" else difference.abs()
@@ -180,3 +191,15 @@ def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:
         return squares
     positive = squares > 0
     return torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 0.0)
+
+
+def _check_sums(costs: Tensor) -> None:
+    """Refuse costs [..., n, m] whose sums along a path, or differences of these, overflow."""
+    if is_traced() or not costs.numel():
+        return
+    low, high = (float(x) for x in costs.detach().aminmax())
+    if not 2 * sum(costs.shape[-2:]) * max(-low, high) <= torch.finfo(costs.dtype).max:
+        raise ValueError(
+            f"sums of costs must be finite in {str(costs.dtype)[6:]}, got costs from {low:.3g} to "
+            f"{high:.3g}; scale the sequences down, or give them in float64"
+        )

@@ -69,7 +69,7 @@ def soft_dtw(
             which is not negative and 0 where a is b.
         lengths: of the sequences, two tensors of integers; what lies beyond does not count, and may
             be NaN.
-        check: look for NaN and inf.
+        check: look for NaN and inf, also among sums of costs.
         backend: "auto", "cpu" or "reference".
 
     Returns:
@@ -83,7 +83,7 @@ def soft_dtw(
     a, b = check_sequences(a, b, features, check, lengths)
 
     def distance(x: Tensor, y: Tensor, of: Lengths) -> Tensor:
-        return _warped(_costs(x, y, cost, band, of, gamma), gamma, of, backend)
+        return _warped(_costs(x, y, cost, band, of, gamma, check), gamma, of, backend)
 
     if not normalize:
         return distance(a, b, lengths)
@@ -121,7 +121,7 @@ def soft_dtw_alignment(
     if torch.compiler.is_exporting():
         raise RuntimeError("soft_dtw_alignment has no graph for torch.export; export soft_dtw")
     a, b = check_sequences(a, b, features, check, lengths)
-    costs = _costs(a, b, cost, band, lengths, gamma)
+    costs = _costs(a, b, cost, band, lengths, gamma, check)
     if is_traced():
         return torch.func.grad(lambda c: _warped(c, gamma, lengths, backend).sum())(costs)
     graph = torch.is_grad_enabled() and costs.requires_grad and gamma > 0
@@ -215,10 +215,11 @@ def _sequence(name: str, x: Tensor, features: bool, first: Tensor) -> Tensor:
 
 
 def _costs(
-    a: Tensor, b: Tensor, cost: PairCost, band: int | None, lengths: Lengths, gamma: float
-) -> Tensor:
+    a: Tensor, b: Tensor, cost: PairCost, band: int | None, lengths: Lengths, gamma: float,
+    check: bool,
+) -> Tensor:  # fmt: skip
     """[..., n, m]; outside of a band so large that no path goes there."""
-    costs = cost(a, b) if callable(cost) else pair_costs(a, b, cost)
+    costs = cost(a, b) if callable(cost) else pair_costs(a, b, cost, check=check)
     n, m = a.shape[-2], b.shape[-2]
     if costs.shape[-2:] != (n, m):
         raise ValueError(

@@ -265,6 +265,12 @@ def test_a_fit_goes_on_with_another_number_of_steps():
         fit(masks, camera, resume=result.state, **options)
 
 
+def test_what_diverges_says_so():
+    for given in ({"lr": 1e30}, {"flatness": 1e30}):
+        with pytest.raises(ValueError, match=r"diverged in step \d, .*smaller lr or flatness"):
+            fit(*views(), **{**SMALL, "steps": 3, **given})
+
+
 def test_resume_refuses_another_fit(tmp_path):
     masks, camera = views()
     state = fit(masks, camera, **{**SMALL, "steps": 2}).state

@@ -171,7 +171,8 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert run(*argv) == 130
     said = capsys.readouterr().err
     assert "stopped after step 7; the same command with --resume goes on from" in said
-    assert names(tmp_path / "b") == {"checkpoint.pt"}
+    assert names(tmp_path / "b") == {"checkpoint.pt", "progress.json"}
+    interrupted = shutil.copytree(tmp_path / "b", tmp_path / "c")
     assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["state"]["step"] == 7
     assert "a training of splats with seed = 0, now it is 1" in refused(
         capsys, "splat", *argv, "--resume", "--seed", 1
@@ -179,8 +180,9 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     Stopping(monkeypatch, 5, splat.HardTraining)
     assert run(*argv, "--resume") == 130
     assert "stopped after step 5 of opaque triangles; the same" in capsys.readouterr().err
-    assert names(tmp_path / "b") == {"checkpoint.pt", "opaque.pt"}
+    assert names(tmp_path / "b") == {"checkpoint.pt", "opaque.pt", "progress.json"}
     assert run(*argv, "--resume") == 0
+    assert not (tmp_path / "b" / "progress.json").exists()
     glbs = [(tmp_path / x / "splats.glb").read_bytes() for x in "ab"]
     assert glbs[0] == glbs[1]
     one, other = (Splats.load(tmp_path / x / "splats.npz") for x in "ab")
@@ -201,9 +203,10 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     photo = sorted(ball.glob("**/*.png"))[0]
     with Image.open(photo) as image:
         image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(photo)
-    assert run(*argv, "--resume", "--opaque", 0) == 0
-    assert "photos, or files beside them, have changed since: all" in capsys.readouterr().err
-    assert facts(tmp_path / "b")["steps"] == 12
+    for out in (tmp_path / "b", interrupted):
+        assert run(ball, "-o", out, *SMALL, "--resume", "--opaque", 0) == 0
+        assert "photos, or files beside them, have changed since: all" in capsys.readouterr().err
+        assert facts(out)["steps"] == 12
 
 
 @pytest.mark.every

@@ -41,6 +41,8 @@ BETAS = (0.9, 0.99)
 # memory is bounded.
 EVALUATIONS, TOGETHER = 20, 6
 ITERATIONS = 3  # of remeshing
+# A fit whose parameters, in its own frame about 1, reach so far goes nowhere.
+_DIVERGED = 1e12
 # A start that is not remeshed may have at most so many.
 MOST_GIVEN = 250_000
 # Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
@@ -257,6 +259,14 @@ class Job:
             lr=self.schedule.step_length(progress), betas=BETAS,
         )  # fmt: skip
         entry = {"step": i + 1, "loss": float(loss + regularisation.detach()), "scale": scale}
+        # Of squares of a slope that overflow, the optimiser would stand still.
+        if not (
+            float(moved.value.abs().amax()) < _DIVERGED and float(moved.second.sum()) < math.inf
+        ):
+            raise ValueError(
+                f"the fit diverged in step {i + 1}, at a loss of {entry['loss']:.3g}; give a "
+                f"smaller lr or flatness than {self.settings.lr:g} and {self.settings.flatness:g}"
+            )
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if measured or kept:
