@@ -25,7 +25,7 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose
 from gendr.cli.common import Sources
-from gendr.cli.parser import build_parser
+from gendr.cli.parser import Fit, build_parser
 from gendr.cli.stages import StageFile
 from gendr.jobs.folders import SOURCES, locked, output_folder
 from gendr.mesh import cube, icosphere
@@ -701,6 +701,23 @@ def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
     later = (tmp_path / "progress.json").stat().st_mtime_ns + 1
     os.utime(tmp_path / "cameras.pt", ns=(later, later))
     assert not photos.has_changed(tmp_path, "two")
+
+
+def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(tmp_path):
+    args = Fit(target=str(tmp_path), output=str(tmp_path / "out"), settings=FitSettings())
+
+    def found(name):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("new")
+        return photos.digests(args, tmp_path)
+
+    first = found("images/a.jpg")
+    for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):
+        assert found(name) == first, name
+    found("other/progress.json")  # of another fit, which stands in the same folder
+    assert found("other/preview.png") == first
+    for name in ("images/b.jpg", "masks/a.png", "transforms.json"):
+        assert first != (first := found(name)), name
 
 
 def test_a_stage_of_other_input_is_not_used(tmp_path):

@@ -98,7 +98,7 @@ def test_masks_of_no_object_agree_about_little(views):
     assert agreement(camera[[0, 0, 0]], masks[:3]) == 1  # nothing is known
 
 
-@for_each("count", [3, 8])
+@for_each(count=[3, 8])
 def test_masks_of_thin_objects_agree(count):
     """They lie between the points of a grid."""
     rod = icosphere(2)
