@@ -689,10 +689,10 @@ def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys)
 
 def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
     args, digests = Fit(settings=FitSettings(), target=str(tmp_path), output="out"), []
-    for name in ("a.png", ".DS_Store", "b.png"):  # what a system leaves is no photo
+    for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(b"seen")
         digests.append(photos.digests(args, tmp_path))
-    assert digests[0] == digests[1] != digests[2]
+    assert digests[0] != digests[1]
     assert not photos.has_changed(tmp_path, "one")
     for name in ("metrics.json", "progress.json"):
         (tmp_path / name).write_text(json.dumps({"sources": "one"}))
@@ -706,6 +706,23 @@ def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
     later = (tmp_path / "progress.json").stat().st_mtime_ns + 1
     os.utime(tmp_path / "cameras.pt", ns=(later, later))
     assert not photos.has_changed(tmp_path, "two")
+
+
+def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(tmp_path):
+    args = Fit(target=str(tmp_path), output=str(tmp_path / "out"), settings=FitSettings())
+
+    def found(name):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("new")
+        return photos.digests(args, tmp_path)
+
+    first = found("images/a.jpg")
+    for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):
+        assert found(name) == first, name
+    found("other/progress.json")  # of another fit, which stands in the same folder
+    assert found("other/preview.png") == first
+    for name in ("images/b.jpg", "masks/a.png", "transforms.json"):
+        assert first != (first := found(name)), name
 
 
 def test_a_stage_of_other_input_is_not_used(tmp_path):

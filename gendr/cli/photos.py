@@ -17,6 +17,7 @@ from gendr.cli.common import Sources, as_json, changed, model_file, read_json
 from gendr.cli.parser import Fit, Splat
 from gendr.cli.progress import Session
 from gendr.cli.stages import STAGES, Stages
+from gendr.jobs.folders import SOURCES
 from gendr.kernels.threads import mapped
 from gendr.losses import iou
 from gendr.mesh import Mesh
@@ -83,12 +84,22 @@ def digests(args: Fit | Splat, path: Path) -> dict[str, str]:
     else:
         plain = replace(plain, target=str(path), view=False)
         named += sorted(Path(plain.masks).glob("*")) if plain.masks is not None else []
-    # Hidden files, as systems leave them where one looks, are nobody's photos.
-    seen = (file for file in inside if not file.name.startswith("."))
-    files = [file for file in seen if out not in file.parents] + named
+    # Neither what an operating system keeps beside photos nor other results there.
+    own = {place: _has_results(place) for place in {file.parent for file in inside} - {folder}}
+    files = [
+        file for file in inside
+        if not (own.get(file.parent, False) or out in file.parents)
+        and all(part[0] != "." for part in file.relative_to(folder).parts)
+    ] + named  # fmt: skip
     return {
         "asked": Sources(out, "", files, plain).digest, "sources": Sources(out, "", files).digest,
     }  # fmt: skip
+
+
+def _has_results(place: Path) -> bool:
+    """Whether a command writes, or wrote, its results to a folder."""
+    names = SOURCES, METRICS, "checkpoint.pt", *UNDER_WAY, *STAGES.values()
+    return any((place / name).exists() for name in names)
 
 
 def has_changed(out: Path, sources: str, under_way: Iterable[str] = UNDER_WAY) -> bool:

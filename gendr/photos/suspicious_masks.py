@@ -6,6 +6,8 @@ that no other allows. A mask for which this is otherwise, by far, is wrong, or i
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -68,7 +70,7 @@ def agreement(camera: Camera, masks: Tensor) -> float:
         masks: [B, H, W] in [0, 1], none of them empty.
     """
     with torch.no_grad():
-        small = _small(masks)
+        small = (_small(masks) > 0).float()  # also of what is thinner than a pixel
         exact = camera.detach().to(dtype=torch.float64, device="cpu")
         try:
             points = _grid(exact, small, list(range(len(masks))))
@@ -117,10 +119,15 @@ def _grid(camera: Camera, masks: Tensor, kept: list[int]) -> Tensor:
     centre, radius = visual_sphere(camera[kept], masks[kept].double())
     points = _cube(centre, _REACH * radius)
     place = _places(camera, masks, points)
-    flat = masks.flatten(1) > 0.5
+    # Of thin parts, which lie between points, what is half a cell about them is seen.
+    ends = torch.cartesian_prod(*[centre.new_tensor([-1.0, 1.0])] * 3) * _REACH * radius
+    ends = camera.project((centre + torch.cat([0 * ends[:1], ends / (_POINTS - 1)]))[None])[0]
+    away = (ends - ends[:, :1]).norm(dim=-1).amax(1) * min(masks.shape[1:]) / 2
     denied = torch.zeros(len(points))
     for i in kept:
-        denied += ~flat[i][place[i].clamp(min=0)] | (place[i] < 0)
+        wide = min(_POINTS, math.ceil(float(away[i].nan_to_num(0, 0, 0))))
+        near = F.max_pool2d(masks[i][None, None], 2 * wide + 1, 1, wide).flatten() > 0.5
+        denied += ~near[place[i].clamp(min=0)] | (place[i] < 0)
     body = points[denied <= _MOST * len(kept)]
     if not len(body):
         return points

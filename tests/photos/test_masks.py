@@ -98,6 +98,15 @@ def test_masks_of_no_object_agree_about_little(views):
     assert agreement(camera[[0, 0, 0]], masks[:3]) == 1  # nothing is known
 
 
+@for_each(count=[3, 8])
+def test_masks_of_thin_objects_agree(count):
+    """They lie between the points of a grid."""
+    rod = icosphere(2)
+    rod = rod.with_vertices(rod.vertices * torch.tensor([0.03, 1.0, 0.03]))
+    camera = look_at(4.0, 20.0, [360.0 / count * i for i in range(count)], 40.0)
+    assert agreement(camera, visual.silhouettes(rod, camera, (300, 400))) > 0.95
+
+
 def test_too_few_cannot_outvote_one(views):
     masks, camera = damaged(*views, "empty")
     assert suspicious_masks(camera[:7], masks[:7]) == []

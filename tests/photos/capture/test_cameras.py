@@ -124,8 +124,8 @@ def test_interrupted(folder):
 @needs_pycolmap
 def test_photos_that_cannot_be_placed(tmp_path):
     rng = np.random.default_rng(0)
-    for i in range(5):
-        noise = rng.integers(0, 256, (120, 160, 3)).astype(np.uint8)
+    pictures = rng.integers(0, 256, (5, 120, 160, 3)).astype(np.uint8)
+    for i, noise in enumerate(pictures):
         Image.fromarray(noise).save(tmp_path / f"{i}.png")
     (tmp_path / "2.png").write_bytes((tmp_path / "1.png").read_bytes()[:9000])
     said = b"<rdf:Description GPano:ProjectionType='equirectangular'/>"
@@ -134,7 +134,7 @@ def test_photos_that_cannot_be_placed(tmp_path):
     whole, flat = PngInfo(), said.replace("cylindrical", "perspective").encode()  # out of one
     whole.add_itxt("XML:com.adobe.xmp", said)
     Image.new("RGB", (320, 160), "red").save(tmp_path / "6.png", pnginfo=whole)
-    Image.fromarray(noise).save(tmp_path / "7.jpg", xmp=flat)
+    Image.fromarray(pictures[-1]).save(tmp_path / "7.jpg", xmp=flat)
     with (
         pytest.warns(UserWarning, match=r"2\.png cannot be read: .*; it is left out"),
         pytest.warns(UserWarning, match=r"5\.jpg is a panorama .*; it is left out"),
