@@ -701,6 +701,9 @@ def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
         assert "have changed since: all is made anew" in capsys.readouterr().err
         (tmp_path / name).write_text("{}")  # of earlier versions nothing is known
         assert not photos.has_changed(tmp_path, "two")
+    for files in (3, [1], {"a.png": 1}, ["c.png"]):  # of another program, or gone
+        (tmp_path / "metrics.json").write_text(json.dumps({"files": files}))
+        assert not photos.is_finished(tmp_path)
     (tmp_path / "progress.json").write_text(json.dumps({"sources": "one"}))
     (tmp_path / "cameras.pt").write_text("of what was interrupted later")
     later = (tmp_path / "progress.json").stat().st_mtime_ns + 1

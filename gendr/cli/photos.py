@@ -128,11 +128,12 @@ def is_finished(out: Path, asked: str | None = None) -> bool:
         out: the folder.
         asked: the digest of that; None for anything.
     """
-    found = read_json(out / METRICS)
+    found = read_json(out / METRICS)  # which another program may have written
+    names = found.get("files")
     return (
         asked in (None, found.get("asked"))
-        and "files" in found
-        and all((out / name).is_file() for name in found["files"])
+        and isinstance(names, list)
+        and all((out / str(name)).is_file() for name in names)
         and not any((out / name).exists() for name in UNDER_WAY)
     )
 
