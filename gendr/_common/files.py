@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,6 +14,10 @@ Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
 # Windows does not replace a file while another program reads it, such as `gendr view` or what looks
 # for viruses: seconds to wait before the next attempt.
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6) if os.name == "nt" else ()
+
+# Temporary files, and how many seconds after the last change they are none that is being written.
+_NEW, _LEFT = re.compile(r"\.new-\d+-"), 600
+_swept: set[Path] = set()  # folders
 
 
 def write_whole(path: Path, content: Content) -> None:
@@ -41,6 +46,7 @@ def write_all(contents: Mapping[Path, Content]) -> None:
     try:
         for path, content in contents.items():
             path = path.resolve()  # a link stays a link; the file that it points to is replaced
+            _sweep(path.parent)
             # With the pid, two processes that write the same file do not share a temporary one.
             new = path.with_name(f".new-{os.getpid()}-{path.name}")
             moves[new] = path
@@ -58,6 +64,17 @@ def write_all(contents: Mapping[Path, Content]) -> None:
         for new in moves:
             with suppress(OSError):
                 new.unlink()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what programs that were killed while they wrote have left there, once a process."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    with suppress(OSError):  # of a folder that is not there, which writing will tell
+        for file in folder.iterdir():
+            if _NEW.match(file.name) and time.time() - file.stat().st_mtime > _LEFT:
+                file.unlink(missing_ok=True)
 
 
 def _move(new: Path, path: Path) -> None:

@@ -63,6 +63,7 @@ FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
 NEARLY = 0.1  # of a budget may be too much without a word
+_OF_SCENES = "faces", "box", "hold_out"  # options
 # Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
 # fit that starts from a sphere, whose few large faces show no more.
 MESH_SIZE, IMAGE_SIZE = 128, 256
@@ -166,10 +167,14 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
         return 0
     if args.resume and photos.has_changed(out, asked["sources"]):
         args = replace(args, resume=False)
-    if args.scene:
+    # Before cameras are found, which takes minutes.
+    folder = model_file(args.target).is_dir()
+    if args.scene or (folder and not args.object and photos.given_options(args, *_OF_SCENES)):
         from gendr.cli import scene  # with much that a fit to masks does without
 
-        scene.refuse(args)  # before cameras are found, which takes minutes
+        scene.refuse(args)
+    else:
+        _refuse_for_object(args)
     args = with_cameras(args, args.target, out)
     clock.lap("find cameras")
     why: NoBackdropError | None = None
@@ -245,7 +250,7 @@ def _refuse_for_object(args: Fit) -> None:
     Raises:
         ValueError: naming the option.
     """
-    if flags := photos.given_options(args, "faces", "box", "hold_out"):
+    if flags := photos.given_options(args, *_OF_SCENES):
         raise ValueError(
             f"{flags[0]} is for scenes, and {args.target} is fitted to masks; leave it out, or "
             "give --scene"

@@ -452,6 +452,14 @@ def test_files_are_replaced_and_a_link_stays_a_link(tmp_path):
     with pytest.raises(ValueError, match="no such thing"):
         write_whole(tmp_path / "b", wrong)
     assert names(tmp_path) == ["a", "link"]
+    # What a program left that was killed goes when another one writes there.
+    left, new = (tmp_path / f".new-{pid}-c" for pid in (1, 2))
+    for file in (left, new):
+        file.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    files._swept.clear()
+    write_whole(path, b"four")
+    assert names(tmp_path) == [new.name, "a", "link"]
 
 
 @for_each(what=["write", "fsync"])

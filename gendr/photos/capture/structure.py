@@ -42,11 +42,16 @@ JOINED = 3
 # How far apart, in parts of their distance, two points lie that are not one; the fewest matches of
 # a pair that tell; and the part of the images that a model without such pairs must place.
 APART, KNOWN, KEPT = 0.05, 15, 0.9
+# The part of the matches that agree, and of those of the best pairs, from which on pairs tell; how
+# often images are placed anew without what was refuted; and the part of the others of which images
+# match fewer features than of the next where photos are in order.
+HALF, ROUNDS, ORDERED = 0.5, 4, 0.7
 # The angles, in radians, within which two images see points from the same side, and are compared;
 # how far a feature may be from where it should be, in pixels, of other size (a logarithm), and
-# turned, in radians; how many points of an image are looked for in each other one, how many tell;
-# and what is found in unlike images, of what is in others.
-BESIDE, ASIDE, RIM, LARGER, ROLLED, SAMPLE, TOLD, UNLIKE = 0.12, 0.3, 3.0, 0.3, 0.4, 1000, 20, 0.75
+# turned, in radians; how many points of an image are looked for in others, and in how many,
+# how many tell; and what is found in unlike images, of what is in others.
+BESIDE, ASIDE, RIM, LARGER, ROLLED = 0.2, 0.3, 3.0, 0.3, 0.4
+SAMPLE, NEAREST, TOLD, UNLIKE = 1000, 40, 20, 0.75
 
 
 def main(folder: Path) -> None:
@@ -92,10 +97,10 @@ def main(folder: Path) -> None:
     best = mapped(job, database, folder)
     against: list[tuple[str, str]] = []
     if best is not None:
-        best, database = in_order(best, job, database, folder)
+        best, database = untangled(best, job, database, folder)
         best, database = with_own_lenses(best, job, database, folder)
         best = with_better_lens(guided(best, job["places"], database, folder))
-        against = sorted({*contradicted(best, database), *unlike(best, database)})
+        against = doubted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
@@ -153,10 +158,14 @@ def mapped(
     return best
 
 
-def in_order(
+def untangled(
     model: "pycolmap.Reconstruction", job: "dict[str, Any]", database: Path, folder: Path
 ) -> "tuple[pycolmap.Reconstruction, Path]":
-    """The model found anew where it contradicts photos that follow each other, and its database.
+    """The model found anew without pairs that are refuted, and its database.
+
+    Where things look alike, such as the two sides of a vehicle, some photos match others that show
+    something else, and a model can follow these. What supports a place that is refuted is left out,
+    and images are placed anew, a few times.
 
     Where equal things stand in a row, such as windows, a photo a step farther is matched as if it
     showed what the first shows, in more of its features than the right ones, and cameras of a long
@@ -164,44 +173,114 @@ def in_order(
     pairs that contradict these are left out; if that is not enough, all that they do not confirm.
     One pair alone, such as the end of a walk and the start of another, tells nothing of the model.
     """
-    best, source, placed = model, database, model.num_reg_images()
-    least = len(contradicted(model, database))
-    few = job["part"] * count_of(job)
-    if least <= 1 and placed >= few:
-        return model, database
-    for confirmed in (False, True):
-        chosen = folder / f"order{int(confirmed)}.db"
-        if (not least and placed >= few) or not leave_out(database, chosen, confirmed=confirmed):
-            continue
-        found = mapped(job, chosen, folder, placed)
+
+    def tried(gone: int, chosen: Path) -> None:
+        nonlocal best, source, least, placed
+        found = mapped(job, chosen, folder, placed) if gone else None
         if found is None:
-            continue
-        count, own = found.num_reg_images(), len(contradicted(found, chosen))
+            return
+        count, own = found.num_reg_images(), len(doubted(found, chosen))
         if own <= least and (count > placed or (own < least and count >= KEPT * placed)):
             best, source, least, placed = found, chosen, own, count
+
+    best, source, placed = model, database, model.num_reg_images()
+    few, least = job["part"] * count_of(job), len(doubted(model, database))
+    for k in range(ROUNDS if least else 0):
+        before, chosen = best, folder / f"refuted{k}.db"
+        tried(leave_out_refuted(best, source, chosen), chosen)
+        if not least or best is before:
+            break
+    for confirmed in (False, True):
+        if (least > 1 or placed < few) and follow_each_other(database):
+            chosen = folder / f"order{int(confirmed)}.db"
+            tried(leave_out(database, chosen, confirmed=confirmed), chosen)
     return best, source
 
 
+def doubted(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str, str]]":
+    """Names of pairs of images that match or look otherwise than they are placed."""
+    return sorted({*contradicted(model, database), *unlike(model, database)})
+
+
 def contradicted(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str, str]]":
-    """Names of images next to each other that the model contradicts: of most matches it knows.
+    """Names of images that the model contradicts: of most matches it knows.
+
+    Those next to each other, and in any order those with half as many matches as the best pairs of
+    both that it agrees with.
+    """
+    pairs = agreement(model, database)
+    best: Counter[int] = Counter()
+    for i, j, _, count, _, share in pairs:
+        if share >= HALF:
+            best |= Counter({i: count, j: count})
+    return [
+        (model.images[i].name, model.images[j].name)
+        for i, j, steps, count, known, share in pairs
+        if known >= KNOWN and share < HALF and (steps == 1 or count >= HALF * max(best[i], best[j]))
+    ]
+
+
+def agreement(
+    model: "pycolmap.Reconstruction", database: Path
+) -> "list[tuple[int, int, int, int, int, float]]":
+    """What a model says of each pair of images that match.
+
+    Returns: their numbers, how many steps apart they are in order, the matches, those that the
+    model knows, and the share of these that it agrees with.
 
     It knows a match of which a feature shows a point, and agrees if the other shows one near it.
     """
-    found: list[tuple[str, str]] = []
     shown = {i: image for i, image in model.images.items() if image.has_pose}
+    places = {i: np.full((image.num_points2D(), 3), np.nan) for i, image in shown.items()}
+    for point in model.points3D.values():
+        for seen in point.track.elements:
+            places[seen.image_id][seen.point2D_idx] = point.xyz
+    found: list[tuple[int, int, int, int, int, float]] = []
     for i, j, matches, steps in matched(database):
-        if steps != 1 or not {i, j} <= shown.keys():
-            continue
-        agree: list[bool] = []
-        for a, b in matches.tolist():
-            both = shown[i].points2D[a], shown[j].points2D[b]
-            places = [model.points3D[p.point3D_id].xyz for p in both if p.has_point3D()]
-            if places:
-                far = APART * np.linalg.norm(places[0] - shown[i].projection_center())
-                agree.append(len(places) == 2 and bool(np.linalg.norm(places[0] - places[1]) < far))
-        if len(agree) >= KNOWN and 2 * sum(agree) < len(agree):
-            found.append((shown[i].name, shown[j].name))
+        if {i, j} <= shown.keys():
+            one, other = places[i][matches[:, 0]], places[j][matches[:, 1]]
+            known = np.where(np.isfinite(one), one, other)
+            far = APART * np.linalg.norm(known - shown[i].projection_center(), axis=1)
+            agree = np.linalg.norm(one - other, axis=1) < far
+            count = int(np.isfinite(known[:, 0]).sum())
+            found.append((i, j, steps, len(matches), count, float(agree.sum() / max(count, 1))))
     return found
+
+
+def leave_out_refuted(model: "pycolmap.Reconstruction", database: Path, target: Path) -> int:
+    """Copy a database without the pairs that support what is refuted in a model.
+
+    Images are joined to groups by the pairs that it agrees with, of most matches first, but not two
+    groups of which images are unlike, or match in more of their features otherwise: then all that
+    puts these groups where they are goes. What contradicts that stays, as it may be right.
+
+    Source: Heinly, Dunn & Frahm, Correcting for Duplicate Scene Structure in Sparse 3D
+    Reconstruction, ECCV 2014, who split a model where images conflict, and join it otherwise.
+
+    Returns: how many pairs these are.
+    """
+    shutil.copy(database, target)
+    numbers = {image.name: i for i, image in model.images.items()}
+    pairs = sorted(agreement(model, database), key=lambda pair: -pair[3])
+    # Pairs of images that are not to be joined, by fewer matches than this.
+    apart = [(numbers[a], numbers[b], np.inf) for a, b in unlike(model, database)]
+    apart += [(i, j, count) for i, j, _, count, known, share in pairs
+              if known >= KNOWN and share < HALF]  # fmt: skip
+    group = {i: i for i in model.images}
+    gone: set[tuple[int, int]] = set()
+    for i, j, _, count, _, share in pairs:
+        both = {group[i], group[j]}
+        if share < HALF or len(both) == 1 or (i, j) in gone:
+            continue
+        if any({group[a], group[b]} == both and count < most for a, b, most in apart):
+            gone |= {(a, b) for a, b, _, _, _, s in pairs
+                     if s >= HALF and {group[a], group[b]} == both}  # fmt: skip
+        else:
+            group = {a: group[i] if own == group[j] else own for a, own in group.items()}
+    with closing(pycolmap.Database.open(target)) as base:
+        for i, j in sorted(gone):
+            base.delete_two_view_geometry(i, j)
+    return len(gone)
 
 
 def unlike(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str, str]]":
@@ -211,17 +290,23 @@ def unlike(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str,
     stand beside others that show something else. Of the points of one the other has hardly a
     feature of that size and direction where they should be, which needs no match: from nearly the
     same place three of four features are found again, and the order of the photos tells nothing.
+    Each is compared with those nearest in direction, seen from the middle of its points.
 
     Source: Zach, Irschara & Bischof, What Can Missing Correspondences Tell Us about 3D Structure
     and Motion?, CVPR 2008.
     """
     shown = {i: image for i, image in model.images.items() if image.has_pose}
-    with closing(pycolmap.Database.open(database)) as base:
-        marks = {i: base.read_keypoints(i).astype(float) for i in shown}
     # Affine shapes [x, y, a11, a12, a21, a22] as places, scales and directions.
-    sizes = {i: np.abs(x[:, 2] * x[:, 5] - x[:, 3] * x[:, 4]) ** 0.5 for i, x in marks.items()}
-    ways = {i: x[:, 2] + 1j * x[:, 4] for i, x in marks.items()}
-    trees = {i: KDTree(x[:, :2]) for i, x in marks.items()}
+    trees: dict[int, KDTree] = {}
+    sizes, ways = dict[int, np.ndarray](), dict[int, np.ndarray]()
+    with closing(pycolmap.Database.open(database)) as base:
+        for i in shown:
+            x, y, *shape = base.read_keypoints(i).T
+            trees[i] = KDTree(np.stack([x, y], 1).astype(float))
+            sizes[i] = np.abs(shape[0] * shape[3] - shape[1] * shape[2]) ** 0.5
+            ways[i] = shape[0] + 1j * shape[2]
+    eyes = np.array([image.projection_center() for image in shown.values()])
+    numbers = np.array(list(shown))
     again: dict[tuple[int, int], tuple[float, float]] = {}  # the angle, and the share found
     for i, image in shown.items():
         rows = np.array([k for k, p in enumerate(image.points2D) if p.has_point3D()], np.int64)
@@ -229,7 +314,10 @@ def unlike(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str,
         points = [model.points3D[image.points2D[k].point3D_id].xyz for k in rows.tolist()]
         places = np.array(points).reshape(-1, 3)
         before = places - image.projection_center()
-        for j, other in shown.items():
+        rays = np.median(places, 0) - eyes if len(places) else eyes
+        along = rays @ (rays[numbers == i][0]) / np.linalg.norm(rays, axis=1)
+        for j in numbers[np.argsort(-along, kind="stable")[: NEAREST + 1]].tolist():
+            other = shown[j]
             seen = other.cam_from_world() * places
             rays = places - other.projection_center()
             far = np.linalg.norm(before, axis=1), np.linalg.norm(rays, axis=1)
@@ -257,15 +345,21 @@ def unlike(model: "pycolmap.Reconstruction", database: Path) -> "list[tuple[str,
         (i, j): (min(angle, again[j, i][0]), max(share, again[j, i][1]))
         for (i, j), (angle, share) in again.items() if (j, i) in again
     }  # fmt: skip
-    others: dict[int, list[tuple[float, float]]] = {}
-    for (i, _), told in both.items():
-        others.setdefault(i, []).append(told)
+    others: dict[int, dict[int, tuple[float, float]]] = {}
+    for (i, j), told in both.items():
+        others.setdefault(i, {})[j] = told
+    everywhere = np.array(list(both.values())).reshape(-1, 2)
     pairs: list[tuple[str, str]] = []
     for (i, j), (angle, share) in both.items():
         if i < j and angle < BESIDE:
-            # Noise hides features, too, but the more of those that are seen from farther aside.
-            usual = min(max(s for far, s in others[k] if far >= angle) for k in (i, j))
-            if share < UNLIKE * usual:
+            # Noise hides features, too, but the more of those that are seen from farther aside. An
+            # image beside no other is told by what is usual of all.
+            of_all = [np.median(everywhere[everywhere[:, 0] >= angle, 1])]
+            usual = [
+                [s for k, (far, s) in others[one].items() if k != other and far >= angle] or of_all
+                for one, other in ((i, j), (j, i))
+            ]
+            if share < UNLIKE * min(map(max, usual)):
                 pairs.append((shown[i].name, shown[j].name))
     return pairs
 
@@ -281,6 +375,24 @@ def matched(database: Path) -> "list[tuple[int, int, np.ndarray, int]]":
         (i, j, found.inlier_matches, abs(place[i] - place[j]))
         for (i, j), found in zip(both, geometries, strict=True)
     ]
+
+
+def follow_each_other(database: Path) -> bool:
+    """Whether images next to each other match in more features than most others do.
+
+    Of photos in any order as many match in fewer as in more; what these confirm is anything.
+    """
+    pairs = matched(database)
+    with closing(pycolmap.Database.open(database)) as base:
+        place = {image.image_id: k for k, image in enumerate(base.read_all_images())}
+    counts, last = np.zeros((len(place), len(place))), len(place) - 1
+    for i, j, matches, _ in pairs:
+        counts[place[i], place[j]] = counts[place[j], place[i]] = len(matches)
+    fewer = [
+        ((counts[place[k]] < len(matches)).sum() - 1) / last  # but for the image itself
+        for i, j, matches, steps in pairs if steps == 1 and len(matches) for k in (i, j)
+    ]  # fmt: skip
+    return sum(fewer) >= ORDERED * 2 * last
 
 
 def leave_out(database: Path, target: Path, *, confirmed: bool) -> int:

@@ -269,6 +269,10 @@ def test_what_diverges_says_so():
     for given in ({"lr": 1e30}, {"flatness": 1e30}):
         with pytest.raises(ValueError, match=r"diverged in step \d, .*smaller lr or flatness"):
             fit(*views(), **{**SMALL, "steps": 3, **given})
+    with pytest.warns(
+        UserWarning, match=r"fell apart.* that of step 0, .* smaller lr .*than 1e\+09"
+    ):
+        fit(*views(), **{**SMALL, "steps": 3, "lr": 1e9})
 
 
 def test_resume_refuses_another_fit(tmp_path):

@@ -406,18 +406,19 @@ def test_the_command(room, tmp_path, capsys):
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == kept
     assert cli.main([*words, "--colors", "none", "--resume"]) == 0  # another one
     assert gendr.Mesh.load(out / "fit.glb").texture is None
-    assert cli.main([*words, "--object"]) == 2
+    assert cli.main([*words[:4], "--object"]) == 2
     said = capsys.readouterr().err
     assert "no mask" in said
     assert "leave --object out" in said
     for more, why in (
-        (["--init", "hull"], "--init is for an object"),
+        (["--scene", "--init", "hull"], "--init is for an object"),
         (["--steps", "9"], "--steps is for an object"),
-        (["--object"], "contradict each other"),
-        (["--hold-out", "1"], "leaves no photo"),
-        (["--box", "1", "2"], "--box takes auto"),
+        (["--scene", "--object"], "contradict each other"),
+        (["--object"], "--faces is for scenes"),
+        (["--scene", "--hold-out", "1"], "leaves no photo"),
+        (["--scene", "--box", "1", "2"], "--box takes auto"),
     ):
-        assert cli.main([*words, "--scene", *more]) == 2
+        assert cli.main([*words, *more]) == 2
         assert why in capsys.readouterr().err
     assert cli.main(["fit", "chair", "-o", str(out), "--scene"]) == 2
     assert "is a mesh" in capsys.readouterr().err

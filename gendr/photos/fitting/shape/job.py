@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,8 @@ EVALUATIONS, TOGETHER = 20, 6
 ITERATIONS = 3  # of remeshing
 # A fit whose parameters, in its own frame about 1, reach so far goes nowhere.
 _DIVERGED = 1e12
+# The part of the best IoU below which the last one is of a fit that went wrong.
+_LOST = 0.5
 # A start that is not remeshed may have at most so many.
 MOST_GIVEN = 250_000
 # Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
@@ -302,7 +305,16 @@ class Job:
     ) -> FitResult:
         """Do all remaining steps and return the result."""
         state = self.begin() if resume is None else self.restore(resume)
-        return self.result(iterate(state, self.step, callback=callback))
+        result = self.result(iterate(state, self.step, callback=callback))
+        last, best = (result.metrics[key] for key in ("final_iou", "best_iou"))
+        if last is not None and last < _LOST * best:
+            warnings.warn(
+                f"the fit fell apart: its last mesh has an IoU of {last:.2f}, so that the result "
+                f"is that of step {result.metrics['best_step']}, {best:.2f}; give a smaller lr or "
+                f"flatness than {self.settings.lr:g} and {self.settings.flatness:g}",
+                stacklevel=3,
+            )
+        return result
 
     def result(self, state: FitState) -> FitResult:
         """The best mesh of a state, in world coordinates, with its metrics."""
