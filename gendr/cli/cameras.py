@@ -143,7 +143,9 @@ def _line(found: FoundCameras) -> str:
     elif found.fixes:
         text += f"; of any size: GPS of {found.fixes} photos is too little or contradicts them"
     if found.leaning:
-        text += "; all look one way: up leans as they are pitched, and lies level if straight down"
+        text += "; all look one way: up "
+        text += "is by edges that seem upright" if found.upright else "leans as they are pitched"
+        text += ", and lies level if straight down"
     return text
 
 

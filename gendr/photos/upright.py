@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.ndimage import gaussian_filter
 
-__all__ = ["SIDES", "upwards"]
+__all__ = ["SIDES", "edges_of", "one_way", "upwards", "verticals"]
 
 Array = npt.NDArray[Any]
 
@@ -20,6 +21,16 @@ SIDES = np.array([[0, -1, 0], [-1, 0, 0], [0, 1, 0], [1, 0, 0]])
 _ASLANT, _LEAN, _ROUNDS = 0.1, 0.003, 10
 # The lengths of the means of what is above and ahead, below and above which photos look down.
 _CONTRADICT, _ONE_WAY = 0.5, 0.9
+_LEVEL = 0.1  # the least part of a direction that is one on a map, too
+# Edges: the deviation of the Gaussian whose slopes they have, in pixels; how many of an image; and
+# which part of pixels have no such slope.
+_BLUR, _EDGES, _FLAT = 1.5, 4000, 0.8
+# What is up by edges, in degrees: how far from what most photos say, by which steps, how far edges
+# may be off, which are asked, and how far what they say may lean aside; how many times as many as
+# usual must agree, and which part of all: of fronts and streets 0.1 to 0.25 do, of lines at random
+# up to 0.08.
+_SPAN, _STEP, _OFF, _ASKED, _ROLL = 35.0, 0.5, 1.0, 40.0, 4.0
+_CLEAR, _MANY = 2.0, 0.1
 
 
 def upwards(turns: Array, quarters: Sequence[int]) -> Array:
@@ -54,3 +65,71 @@ def upwards(turns: Array, quarters: Sequence[int]) -> Array:
         axes: Array = np.linalg.eigh(system + _LEAN * (np.eye(3) - np.outer(usual, usual)))[1]
         up = axes[:, 0] * (-1.0 if axes[:, 0] @ usual < 0 else 1.0)
     return up
+
+
+def one_way(turns: Array, up: Array) -> float:
+    """The length of the mean of where photos look, on a map: 1 if all look one way."""
+    ahead = turns[:, 2] - np.outer(turns[:, 2] @ up, up)
+    far = np.linalg.norm(ahead, axis=1, keepdims=True)
+    return float(np.linalg.norm(np.where(far > _LEVEL, ahead / np.maximum(far, 1e-12), 0).mean(0)))
+
+
+def edges_of(grey: Array, lens: Array, turn: Array) -> Array:
+    """The planes in which the strongest edges of a photo lie with its camera, as unit normals.
+
+    Args:
+        grey: [H, W].
+        lens: [3, 3], OpenCV's K of these pixels; what the lens bends is not straightened.
+        turn: [3, 3], from the world to the camera.
+
+    Returns: [E, 3] in the world.
+    """
+    x, y = (gaussian_filter(np.asarray(grey, float), _BLUR, order=o) for o in ((0, 1), (1, 0)))
+    slope = np.hypot(x, y)
+    slope[[0, -1]] = slope[:, [0, -1]] = 0
+    # Where it is largest across the edge.
+    across = np.where(
+        abs(x) > abs(y),
+        np.maximum(np.roll(slope, 1, 1), np.roll(slope, -1, 1)),
+        np.maximum(np.roll(slope, 1, 0), np.roll(slope, -1, 0)),
+    )
+    rows, columns = np.nonzero((slope >= across) & (slope > np.quantile(slope, _FLAT)))
+    most = np.argsort(-slope[rows, columns], kind="stable")[:_EDGES]
+    rows, columns = rows[most], columns[most]
+    lines = np.stack([x[rows, columns], y[rows, columns]], 1) / slope[rows, columns, None]
+    past = -(lines * np.stack([columns + 0.5, rows + 0.5], 1)).sum(1)
+    planes = np.column_stack([lines, past]) @ lens @ turn
+    return planes / np.linalg.norm(planes, axis=1, keepdims=True)
+
+
+def verticals(edges: Array, up: Array, ahead: Array) -> Array | None:
+    """What is up by edges that are upright in the world, such as those of houses.
+
+    Planes through cameras and such edges hold what is up. Where all photos look one way and are
+    pitched alike, only this tells how.
+
+    Args:
+        edges: [E, 3], as `edges_of` finds them.
+        up: [3], what most photos say; it is looked for forwards and back of that.
+        ahead: [3], where they look.
+
+    Returns: [3] float64, unit; None if no direction is clearly that of more edges than others.
+    """
+    forwards = ahead - (ahead @ up) * up
+    forwards = forwards / np.linalg.norm(forwards)
+    edges = edges[abs(edges @ up) < np.sin(np.radians(_ASKED))]
+    if not len(edges):
+        return None
+    angles = np.radians(np.arange(-_SPAN, _SPAN + _STEP / 2, _STEP))
+    tried = np.outer(np.cos(angles), up) + np.outer(np.sin(angles), forwards)
+    near = np.sin(np.radians(_OFF))
+    agree = np.array([(abs(edges @ one) < near).mean() for one in tried])
+    if agree.max() < max(_MANY, _CLEAR * np.median(agree)):
+        return None
+    found = tried[agree.argmax()]
+    for _ in range(_ROUNDS):
+        weight = 1 / (1 + (edges @ found / near) ** 2) ** 2
+        axis: Array = np.linalg.eigh((edges * weight[:, None]).T @ edges)[1][:, 0]
+        found = axis * (-1.0 if axis @ found < 0 else 1.0)
+    aside = float(abs(found @ np.cross(forwards, up)))
+    return found if aside < np.sin(np.radians(_ROLL)) else None

@@ -39,7 +39,7 @@ from gendr.photos.camera_files.photos import MASKS, UNREAD, Index, Masks, is_pho
 from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.scene.depth_maps import noise_of
-from gendr.photos.upright import SIDES, upwards
+from gendr.photos.upright import SIDES, edges_of, one_way, upwards, verticals
 
 __all__ = ["FoundCameras", "find_cameras", "list_photos"]
 
@@ -58,8 +58,9 @@ _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
 _DISTANCE = 3.0
 _SEEN = 0.1  # how much what each photo sees counts there, beside its optical axis
-_LEVEL = 0.1  # the least part of a direction that is one on a map, too
-_ONE_WAY = 0.97  # the length of the mean of directions on a map that are one
+# How far photos look one way, from which on up may lean as they are pitched, and edges are asked;
+# the longer side of photos of which these are, and of how many.
+_ONE_WAY, _NEARLY, _EDGES_SIDE, _EDGES_OF = 0.97, 0.9, 800, 40
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 # The share of pixels below the brightest, and what these are, of 255, in a dark photo.
 _BRIGHT, _DARK = 0.99, 128
@@ -97,6 +98,7 @@ class FoundCameras:
         apart: groups of `left_out` that match each other, but none of the photos that were placed.
         against: pairs of photos that are placed otherwise than they match, next to each other in
             order, or as if they showed the same from one side, and do not look alike.
+        upright: whether edges that look upright say what is up, as photos look nearly one way.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -109,19 +111,19 @@ class FoundCameras:
     fixes: int = 0
     apart: tuple[tuple[str, ...], ...] = ()
     against: tuple[tuple[str, ...], ...] = ()
+    upright: bool = False
 
     @property
     def leaning(self) -> bool:
         """Whether up is only where photos have their upper edges, as all look one way.
 
-        It leans as they are pitched, then, and lies level if they look straight down.
+        It leans as they are pitched, then, but for `upright`, and lies level if they look straight
+        down.
         """
         if self.gps is not None or not self.entries:
             return False
-        ahead = np.array([entry["R"][2] for entry in self.entries])[:, ::2]  # of x, y up, z
-        far = np.linalg.norm(ahead, axis=1, keepdims=True)
-        ways = np.where(far > _LEVEL, ahead / np.maximum(far, 1e-12), 0)
-        return bool(np.linalg.norm(ways.mean(0)) > _ONE_WAY)
+        turns = np.array([entry["R"] for entry in self.entries])
+        return one_way(turns, np.array([0.0, 1, 0])) > _ONE_WAY
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
@@ -240,6 +242,9 @@ def find_cameras(
         table, seen = np.zeros((0, 6)), np.zeros((0, 2), np.int64)
         if (work / "points.npy").is_file():
             table, seen = np.load(work / "points.npy"), np.load(work / "tracks.npy")
+        quarters = [QUARTERS.get(read_orientation(photo, max_megapixels), 0) for photo in photos]
+        order = [int(Path(image["name"]).stem) for image in result["images"]]
+        up, upright = _up(work, result["images"], [quarters[i] for i in order])
     placed = {Path(image["name"]).stem: image for image in result["images"]}
     given, names = names, [p.relative_to(root).as_posix() for p in photos]
     found = {name for i, name in enumerate(names) if f"{i:05d}" in placed}
@@ -256,9 +261,7 @@ def find_cameras(
             "something with a pattern or before a background with one that stands as still as the "
             "object"
         )
-    quarters = [QUARTERS.get(read_orientation(photo, max_megapixels), 0) for photo in photos]
-    order = [int(Path(image["name"]).stem) for image in result["images"]]
-    turn, centre, scale = _world(result["images"], [quarters[i] for i in order])
+    turn, centre, scale = _world(result["images"], [quarters[i] for i in order], up)
     eyes = -np.einsum(
         "bji,bj->bi", *(np.array([image[k] for image in result["images"]]) for k in "Rt")
     )
@@ -288,6 +291,7 @@ def find_cameras(
         sum(fixes[i] is not None for i in order),
         *(tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get(key, ()))
           for key in ("apart", "against")),
+        upright,
     )  # fmt: skip
 
 
@@ -536,12 +540,38 @@ def _rows(work: Path, table: str) -> int:
     return 0
 
 
-def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, Matrix, float]:
+def _up(work: Path, images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, bool]:
+    """What is up, [3], and whether edges say so, which are asked if photos look one way."""
+    from PIL import Image
+
+    if not images:
+        return np.array([0.0, 1, 0]), False
+    turns = np.array([image["R"] for image in images])
+    up: Matrix = upwards(turns, quarters)
+    if one_way(turns, up) < _NEARLY:
+        return up, False
+    edges: list[Matrix] = []
+    for image in images[:: 1 + (len(images) - 1) // _EDGES_OF]:
+        with Image.open(work / "images" / image["name"]) as opened:
+            grey = opened.convert("L")
+        grey.thumbnail((_EDGES_SIDE, _EDGES_SIDE), Image.Resampling.BOX)
+        focal, cx, cy = image["params"][:3]
+        lens = np.array([[focal, 0, cx], [0, focal, cy], [0, 0, 1.0]])
+        lens[:2] *= (np.array(grey.size) / image["size"])[:, None]
+        edges.append(edges_of(np.asarray(grey), lens, np.array(image["R"])))
+    found = verticals(np.concatenate(edges), up, turns[:, 2].mean(0))
+    return (up, False) if found is None else (found, True)
+
+
+def _world(
+    images: list[dict[str, Any]], quarters: list[int], up: Matrix
+) -> tuple[Matrix, Matrix, float]:
     """A rotation, an origin and a factor that take points to a world made for people.
 
     Args:
         images: poses of the photos as they are stored, with the median depth of their points.
         quarters: turns to the right that make each upright.
+        up: [3].
     """
     turns = np.array([image["R"] for image in images])
     eyes = -np.einsum("bji,bj->bi", turns, np.array([image["t"] for image in images]))
@@ -552,7 +582,6 @@ def _world(images: list[dict[str, Any]], quarters: list[int]) -> tuple[Matrix, M
     seen = eyes + ahead * np.array([[image["depth"]] for image in images])
     system = across.sum(0) + _SEEN * len(images) * np.eye(3)
     centre = np.linalg.solve(system, ((across @ eyes[..., None])[..., 0] + _SEEN * seen).sum(0))
-    up = upwards(turns, quarters)
     # What is above it, too, in place of what is ahead of one that looks down.
     above: Matrix = turns[0].T @ SIDES[quarters[0]]
     aside: Matrix = np.cross(up, -ahead[0] - above)

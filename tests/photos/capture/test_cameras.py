@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from gendr import look_at, look_from
@@ -27,7 +27,7 @@ from gendr.photos.capture.cameras import _world, list_photos
 from gendr.photos.capture.gps import metres, place_by_gps, read_fix
 from gendr.photos.images import open_photo, read_orientation, read_size
 from gendr.photos.splatting import load_photos
-from gendr.photos.upright import upwards
+from gendr.photos.upright import edges_of, one_way, upwards, verticals
 from gendr.rendering import Renderer
 
 # -------------------------------------------------------------------------------------------------
@@ -312,7 +312,9 @@ def check_world(level):
         rotation = np.stack([axes[i][0][i], axes[i][1][i], ahead[i]])
         shift = (-rotation @ eyes[i]).tolist()
         images.append({"R": rotation.tolist(), "t": shift, "depth": 3.0})
-    turn, centre, _ = _world(images, [0, 1, 2, 3])
+    turn, centre, _ = _world(
+        images, [0, 1, 2, 3], upwards(np.array([i["R"] for i in images]), [0, 1, 2, 3])
+    )
     np.testing.assert_allclose(turn[1], [0, 1, 0], atol=0.02)  # the mean leans by 0.3
     np.testing.assert_allclose(centre, 0, atol=0.05)
 
@@ -326,7 +328,7 @@ def test_a_world_is_about_what_photos_see_where_axes_do_not_meet(apart):
         turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])  # x right, y down, z ahead
         shift = (-turn @ [x, 0, 0]).tolist()
         images.append({"R": turn.tolist(), "t": shift, "depth": 5.0})
-    _, centre, scale = _world(images, [0] * 9)
+    _, centre, scale = _world(images, [0] * 9, np.array([0.0, -1, 0]))
     np.testing.assert_allclose(centre, [0, 0, 5], atol=1.0)
     assert scale == pytest.approx(3 / 5.4, rel=0.2)
 
@@ -692,10 +694,11 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert "; 1 pairs of photos match or look otherwise than they are placed" in text
     assert "; all look one way" not in text  # but around something
     eye = torch.tensor([[0.1 * k, 1.0, 4.0] for k in range(5)])
-    for look, one_way in (([0, 0.3, -1.0], True), ([0, -1.0, -0.01], False)):  # a wall, the ground
+    for look, leans in (([0, 0.3, -1.0], True), ([0, -1.0, -0.01], False)):  # a wall, the ground
         turns = look_from(eye, eye + torch.tensor(look)).to_opencv((4, 4))[0]
         found = replace(found, entries=tuple({"R": turn.tolist()} for turn in turns))
-        assert ("; all look one way: up leans" in _line(found)) is one_way
+        assert ("; all look one way: up leans" in _line(found)) is leans
+        assert ("; all look one way: up is by" in _line(replace(found, upright=True))) is leans
 
 
 def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
@@ -763,9 +766,37 @@ def test_photos_of_a_drone_look_down():
     np.testing.assert_allclose(upwards(turns, [0] * 8), [0, 1, 0], atol=0.06)
     images = [{"R": own.tolist(), "t": (-own @ [k % 4, 3.0, k // 4]).tolist(), "depth": 3.0}
               for k, own in enumerate(turns)]  # fmt: skip
-    turn = _world(images, [0] * 8)[0]
+    turn = _world(images, [0] * 8, upwards(turns, [0] * 8))[0]
     np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-9)
     assert turn[1, 1] > 0.99
+
+
+@pytest.mark.parametrize("upright", [True, False])
+def test_edges_say_what_is_up(upright):
+    """Of a front before which all photos are pitched by 15 degrees; none is where nothing is up."""
+    dice, found = np.random.default_rng(0), []
+    lens = np.array([[300.0, 0, 200], [0, 300, 150], [0, 0, 1]])
+    starts = dice.uniform([-6, -4, 5], [6, 4, 7], (150, 3))  # x right, y down, z ahead
+    ways = dice.normal(0, 1, (150, 3)) * ([0, 1, 0] if upright else [1, 1, 1])
+    c, s = np.cos(np.radians(15)), np.sin(np.radians(15))
+    turns = np.tile([[1, 0, 0], [0, c, s], [0, -s, c]], (4, 1, 1))
+    for k, turn in enumerate(turns):
+        image = Image.new("L", (400, 300))
+        for start, way in zip(starts, ways, strict=True):
+            ends = np.array([start, start + way]) - [k - 1.5, 0, 0]
+            pixels = ends @ turn.T @ lens.T
+            spots = [tuple(spot) for spot in (4 * pixels[:, :2] / pixels[:, 2:]).tolist()]
+            ImageDraw.Draw(image).line(spots, 255, 12)
+        found.append(edges_of(np.asarray(image.reduce(4)), lens, turn))
+    up = upwards(turns, [0] * 4)
+    assert one_way(turns, up) > 0.99
+    told = verticals(np.concatenate(found), up, turns[:, 2].mean(0))
+    if not upright:
+        assert told is None
+        return
+    assert up @ [0, -1, 0] < 0.97
+    assert told is not None
+    assert told @ [0, -1, 0] > np.cos(np.radians(0.5))
 
 
 def test_upright_images_of_all_formats(tmp_path):
