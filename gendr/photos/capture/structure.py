@@ -51,7 +51,7 @@ HALF, ROUNDS, ORDERED = 0.5, 4, 0.7
 # turned, in radians; how many points of an image are looked for in others, and in how many,
 # how many tell; and what is found in unlike images, of what is in others.
 BESIDE, ASIDE, RIM, LARGER, ROLLED = 0.2, 0.3, 3.0, 0.3, 0.4
-SAMPLE, NEAREST, TOLD, UNLIKE = 1000, 40, 20, 0.75
+SAMPLE, NEAREST, TOLD, UNLIKE = 1000, 20, 20, 0.75
 
 
 def main(folder: Path) -> None:
