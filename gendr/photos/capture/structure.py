@@ -191,7 +191,9 @@ def untangled(
         if not least or best is before:
             break
     for confirmed in (False, True):
-        if (least > 1 or placed < few) and follow_each_other(database):
+        if len(contradicted(best, source)) <= 1 and placed >= few:
+            break
+        if follow_each_other(database):
             chosen = folder / f"order{int(confirmed)}.db"
             tried(leave_out(database, chosen, confirmed=confirmed), chosen)
     return best, source
@@ -257,7 +259,7 @@ def leave_out_refuted(model: "pycolmap.Reconstruction", database: Path, target: 
     Source: Heinly, Dunn & Frahm, Correcting for Duplicate Scene Structure in Sparse 3D
     Reconstruction, ECCV 2014, who split a model where images conflict, and join it otherwise.
 
-    Returns: how many pairs these are.
+    Returns: how many pairs these are; 0 if the rest would fall apart.
     """
     shutil.copy(database, target)
     numbers = {image.name: i for i, image in model.images.items()}
@@ -277,6 +279,12 @@ def leave_out_refuted(model: "pycolmap.Reconstruction", database: Path, target: 
                      if s >= HALF and {group[a], group[b]} == both}  # fmt: skip
         else:
             group = {a: group[i] if own == group[j] else own for a, own in group.items()}
+    group = {i: i for i in model.images}
+    for i, j, _, count, _, _ in pairs:
+        if count and (i, j) not in gone and group[i] != group[j]:
+            group = {a: group[i] if own == group[j] else own for a, own in group.items()}
+    if max(Counter(group.values()).values()) < KEPT * len(group):
+        return 0  # nothing else would hold the model together
     with closing(pycolmap.Database.open(target)) as base:
         for i, j in sorted(gone):
             base.delete_two_view_geometry(i, j)
