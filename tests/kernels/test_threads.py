@@ -257,15 +257,21 @@ def test_after_an_exception_no_thread_works_on():
     assert len(done) == 1
 
 
+TASKS = """
+import os, threading
+from gendr.kernels.threads import run, set_num_threads
+
+before, met = {*os.listdir("/proc/self/task")}, threading.Barrier(5, timeout=10)
+set_num_threads(5)
+run(lambda start, stop: met.wait(), 5)
+print(len({*os.listdir("/proc/self/task")} - before))
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="of GNU's OpenMP")
 def test_openmp_knows_of_one_thread_more_than_torch_has():
     """So that torch's threads do not turn round on the cores where kernels work."""
-    threads._known_to_openmp.cache_clear()
-    set_num_threads(5)  # as in no other test
-    before = len(os.listdir("/proc/self/task"))
-    met = threading.Barrier(5, timeout=10)
-    run(lambda start, stop: met.wait(), 5)
-    assert len(os.listdir("/proc/self/task")) == before + 4 + 1
+    assert int(run_python(TASKS, check=True).stdout) == 4 + 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere forks with threads are not safe")
