@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections import deque
@@ -74,6 +75,18 @@ def torch_on_one_thread(kernels: int | None = None) -> Generator[None, None, Non
         set_num_threads(ours)
 
 
+@cache
+def _known_to_openmp() -> None:
+    """Let torch's threads on Linux rest while kernels work; called by a thread of the kernels.
+
+    After an operator threads of GNU's OpenMP wait for the next one by turning round, for some 3 ms,
+    in which a kernel's second thread had half a core; but for 50 µs if it knows of more threads
+    than there are cores. It does once this thread and a new one have called something, free(NULL).
+    """
+    if sys.platform == "linux" and hasattr(known := ctypes.CDLL(None), "GOMP_parallel"):
+        known.GOMP_parallel(known.free, None, 2, 0)
+
+
 def run(
     kernel: Callable[..., None],
     units: int,
@@ -114,6 +127,7 @@ def run(
     pool = _pools.get(threads)
     if pool is None:  # setdefault, as another thread may have made one meanwhile
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
+        pool.submit(_known_to_openmp)
     helpers = [pool.submit(work) for _ in range(min(threads, len(left), most or threads) - 1)]
     # This thread works too. Helpers that have not started when it is done are cancelled; those that
     # have are waited for, also after an exception: nobody may write any more what is then let go.

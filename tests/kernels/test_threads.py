@@ -257,6 +257,23 @@ def test_after_an_exception_no_thread_works_on():
     assert len(done) == 1
 
 
+TASKS = """
+import os, threading
+from gendr.kernels.threads import run, set_num_threads
+
+before, met = {*os.listdir("/proc/self/task")}, threading.Barrier(5, timeout=10)
+set_num_threads(5)
+run(lambda start, stop: met.wait(), 5)
+print(len({*os.listdir("/proc/self/task")} - before))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of GNU's OpenMP")
+def test_openmp_knows_of_one_thread_more_than_torch_has():
+    """So that torch's threads do not turn round on the cores where kernels work."""
+    assert int(run_python(TASKS, check=True).stdout) == 4 + 1
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere forks with threads are not safe")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own():
