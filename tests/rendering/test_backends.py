@@ -15,7 +15,7 @@ import gendr
 from gendr import Renderer, look_at
 from gendr.kernels import backends as kernel_backends
 from gendr.kernels.triton import launch
-from gendr.mesh import icosphere
+from gendr.mesh import Camera, Mesh, icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
@@ -181,12 +181,12 @@ def test_distances_of_polygons_of_four_corners_on_the_cpu():
 def test_faces_without_area_are_nearest_nowhere(name):
     """They pass through pixel centres, at distance 0; one of them is a point."""
     lines = [[[-0.8, 0.0], [0.8, 0.0], [0.4, 0.0]], [[0.0, -0.8], [0.0, 0.8], [0.0, 0.8]]]
-    device, _ = place(name)
-    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64, device=device)
-    depth = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device).expand(3, 3, 2)
-    faces, size = ScreenFaces(corners, (0, 3)), ImageSize(5, 5)
-    found = operation_of(name, "nearest")(faces, size, torch.cat([corners, depth], -1))
-    assert (found == -1).all()
+    device, dtype = place(name)
+    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=dtype, device=device)
+    vertices = torch.nn.functional.pad(corners.reshape(-1, 2), (0, 1), value=-2.0)
+    mesh = Mesh(vertices, torch.arange(9, device=device).reshape(3, 3))
+    camera = Camera(focal=1.0, orthographic=True).to(mesh.device, dtype)
+    assert (Renderer(5, backend=name)(mesh, camera).face_id == -1).all()
 
 
 @for_each(backend=BACKENDS, tconorm=["yager(p=2)", "average", "max"], rotating=3)
