@@ -26,7 +26,6 @@ from gendr.rendering.backends.cpu import softmax as cpu_softmax
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.rendering.layers import depth_keys
 from support import TOLERANCES, degenerate, relative_l2, soup, touching
 from support.backends import BACKENDS, assert_equals_reference, place
 from support.cases import for_each
@@ -545,16 +544,19 @@ def test_brute_force_visits_every_pair(monkeypatch):
     assert all(torch.isinf(radius).all() for radius in seen)
 
 
-@for_each(sort=["pixel", "centroid"])
-def test_keys_of_depth_and_the_order_by_them_are_those_of_the_definition(sort):
-    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0]
-    for values in (corners, corners.float()):
-        depth = values[..., 2].abs() + 1e-3
-        found = cpu.depth_keys(values[..., :2], depth, sort)
-        for got, want in zip(found, depth_keys(values[..., :2], depth, sort), strict=True):
-            assert torch.equal(got, want)
+@for_each(backend=KERNELS, sort=["pixel", "centroid"], dtype=[torch.float32, torch.float64])
+def test_keys_of_depth_are_those_of_the_definition(backend, sort, dtype):
+    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].to(place(backend)[0], dtype)
+    given = corners[..., :2], corners[..., 2].abs() + 1e-3, sort
+    found = operation_of(backend, "depth_keys")(*given)
+    for got, want in zip(found, operation_of("reference", "depth_keys")(*given), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-14 if backend == "triton" else 0, atol=0)
+
+
+def test_the_order_by_keys_of_depth_is_that_of_torch():
     generator = torch.Generator().manual_seed(0)
-    for keys in (found[1][:, 1], torch.randint(-3, 3, (99,), generator=generator).double() * 0.1,
+    tied = torch.randint(-3, 3, (99,), generator=generator) * 0.1
+    for keys in (torch.rand(130, generator=generator), tied,
                  torch.tensor([-0.0, 1e300, 0.0, -torch.inf, 2.5]), torch.empty(0)):  # fmt: skip
         order = np.empty(len(keys), np.int64)
         ordered_kernels.order_faces((keys.double() + 0.0).numpy().view(np.uint64), order)

@@ -17,8 +17,7 @@ from gendr.rendering import shading
 from gendr.rendering.backends.triton import ordered as joining
 from gendr.rendering.backends.triton import project, tiles
 from gendr.rendering.geometry import ImageSize, by_index, camera_space, depth_limits, polygons_of
-from gendr.rendering.layers import depth_keys
-from support import TOLERANCES, degenerate, relative_l2, soup
+from support import TOLERANCES, relative_l2, soup
 from support.cases import for_each
 from support.layers import Scene
 from support.races import checked_launches, random_grid_order
@@ -351,15 +350,6 @@ def test_pieces_give_the_gradients_of_whole_faces(monkeypatch, shading):
 # Layers
 
 ON_THE_CPU = pytest.mark.skipif(DEVICE != "cpu", reason="its scenes are on the CPU")
-
-
-@for_each(sort=["pixel", "centroid"])
-def test_keys_of_depth_are_those_of_the_definition(sort):
-    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].float()
-    depth = corners[..., 2].abs() + 1e-3
-    found = joining.keys(corners[..., :2], depth, sort)
-    for got, want in zip(found, depth_keys(corners[..., :2], depth, sort), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
 @ON_THE_CPU
