@@ -212,6 +212,11 @@ def test_nothing_to_draw(backend, tconorm):
         assert out.rgb.shape == out.normals.shape == (0, 3, 6, 8)
         (out.alpha.sum() + out.rgb.sum()).backward()
         assert torch.equal(vertices.grad, torch.zeros_like(vertices))
+        bare = Mesh(vertices, torch.empty(0, 3, dtype=torch.int64, device=device))
+        out = draw(bare, look_at(3, 20, torch.tensor([0.0, 90.0], device=device)))
+        assert out.alpha.shape == (2, 6, 8)
+        assert not out.alpha.any()
+        assert (out.face_id == -1).all()
 
 
 @for_each(backend=KERNELS, limit=[10**9, 100])

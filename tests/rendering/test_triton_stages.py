@@ -130,18 +130,6 @@ def test_projected_faces_and_their_gradients():
     assert project.project(*wide, 1.0, 100.0, owner=None) is None  # left to the shared code
 
 
-def test_no_cameras_and_no_faces():
-    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
-    vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
-    faces = project.project(one_mesh(vertices), camera[:0], None, None, owner=None)
-    assert faces.corners.shape == (0, 4, 2)
-    faces.corners.sum().backward()
-    assert torch.equal(vertices.grad, torch.zeros_like(vertices))
-    nothing = Mesh(torch.rand(3, 3, device=DEVICE), torch.empty(0, 3, dtype=torch.int64).to(DEVICE))
-    faces = project.project(nothing, camera, None, None, owner=None)
-    assert faces.offsets == (0, 0, 0, 0)
-
-
 def test_nan_is_reported_by_a_later_call():
     vertices = BALL.vertices.to(DEVICE).clone()
     camera = look_at(2.7, 30.0, 0.0, device=DEVICE)
