@@ -22,7 +22,7 @@ from gendr._common.checks import (
     dtype_name,
 )
 from gendr._common.tracing import is_traced
-from gendr.mesh.corners import Lists, at_corners
+from gendr._common.vectors import gathered
 from gendr.mesh.subdivision import split_uvs, with_midpoints
 from gendr.mesh.topology import Topology, owners
 from gendr.mesh.uvs import UVs
@@ -282,17 +282,12 @@ class Attributes:
             {name: x.repeat_interleave(4) for name, x in self.face_values.items()},
         )
 
-    def corner_colors(self, faces: Tensor, lists: Lists | None = None) -> Tensor | None:
-        """Vertex colours times face colours at the corners of all faces [ΣF, 3]: [ΣF, 3, 3].
-
-        Args:
-            faces: [ΣF, 3].
-            lists: as in `corners.at_corners`.
-        """
+    def corner_colors(self, faces: Tensor) -> Tensor | None:
+        """Vertex colours times face colours at the corners of all faces [ΣF, 3]: [ΣF, 3, 3]."""
         if self.vertex_colors is None:
             colors = self.face_colors
             return None if colors is None else colors[:, None].expand(-1, 3, -1)
-        corners = at_corners(self.vertex_colors, faces, lists)
+        corners = gathered(self.vertex_colors, faces.reshape(-1)).reshape(-1, 3, 3)
         return corners if self.face_colors is None else corners * self.face_colors[:, None]
 
 

@@ -26,7 +26,6 @@ from gendr._common.files import write_all
 from gendr._common.tracing import all_hold, doubled, matmul
 from gendr._common.vectors import gathered, length, summed, unit
 from gendr.mesh.attributes import Attributes, check_reach, packed
-from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
@@ -514,7 +513,7 @@ class Mesh:
     @property
     def face_vertices(self) -> Tensor:
         """Positions of the corners of all faces: [ΣF, 3, 3] (face, corner, xyz)."""
-        return at_corners(self._vertices, self.faces, self._lists)
+        return gathered(self._vertices, self.faces.reshape(-1)).reshape(-1, 3, 3)
 
     @property
     def corner_uvs(self) -> Tensor | None:
@@ -525,7 +524,7 @@ class Mesh:
     @property
     def corner_colors(self) -> Tensor | None:
         """Vertex colours times face colours at the corners of all faces: [ΣF, 3, 3]."""
-        return self._attributes.corner_colors(self.faces, self._lists)
+        return self._attributes.corner_colors(self.faces)
 
     @property
     def _face_sides(self) -> tuple[Tensor, Tensor]:
@@ -571,7 +570,7 @@ class Mesh:
         0 with gradient 0 where there is none (no face, only faces of no area, or cancellation).
         """
         cross = self._reliable_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
-        return unit(sums_of_corners(cross, self.faces, len(self._vertices), self._lists))
+        return unit(summed(cross, self.faces.reshape(-1), len(self._vertices)))
 
     @property
     def edges(self) -> Tensor:
@@ -589,11 +588,6 @@ class Mesh:
         order of the faces. Found once per topology, as `edges`.
         """
         return self._topology.vertex_corners
-
-    @property
-    def _lists(self) -> Lists | None:
-        """`vertex_corners` where sums over corners need them to be in a fixed order."""
-        return self.vertex_corners if needs_lists(self._vertices) else None
 
     @property
     def is_watertight(self) -> bool:

@@ -99,7 +99,8 @@ class Scene:
             first = np.zeros(self.images, np.int64)
             counts = np.full(self.images, len(self.tri))
         else:
-            first, counts = self.ranges.cpu().numpy().astype(np.int64).T.copy()
+            # As a list: within transforms of torch.func, tensors have no memory for NumPy.
+            first, counts = np.array(self.ranges.tolist(), np.int64).reshape(-1, 2).T.copy()
         return first, base.astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
 
     def corners(self, ids: Tensor) -> Tensor:

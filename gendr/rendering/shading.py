@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gendr._common.ranges import quotient, saturated
 from gendr._common.tracing import is_traced
+from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.backends.choice import Backend
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, recomputed
@@ -186,8 +187,19 @@ def nearest_faces(backend: Backend, scene: Scene, near: float, far: float) -> Te
         clip = raster_positions(
             points.clip, points.depth, scene.camera.orthographic, planes, scene.size
         )
-        index = geometry.space.faces if whole else None
-        return backend.nearest(scene.faces, scene.size, clip, index)
+        if whole:
+            tri = geometry.space.faces
+        else:
+            present = scene.faces.present
+            if present is not None:  # a triangle without area is not seen
+                clip = torch.where(present[:, None, None], clip, 0.0)
+            tri = torch.arange(3 * len(clip), device=clip.device).reshape(-1, 3)
+        starts = torch.tensor(scene.faces.offsets, dtype=torch.int32, device="cpu")
+        triangles = Triangles(
+            tri.int(), scene.faces.images, scene.size.height, scene.size.width,
+            clip[..., 0].numel(), torch.stack([starts[:-1], starts.diff()], 1), shared=True,
+        )  # fmt: skip
+        return backend.nearest(triangles, clip.reshape(-1, 4)).flip(1).long()
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:

@@ -98,9 +98,8 @@ SYSTEMS = {
     # Four programs of 128 threads share a multiprocessor.
     "screen": (
         [(("uniform", "probabilistic", 768),
-          f"face_tables alpha_tiles {PIECES} alpha_gradients join_pieces face_tables "
-          "nearest_tiles"),
-         *((case, "face_tables alpha_tiles alpha_gradients face_tables nearest_tiles")
+          f"face_tables alpha_tiles {PIECES} alpha_gradients join_pieces"),
+         *((case, "face_tables alpha_tiles alpha_gradients")
            for case in (("logistic", "yager(p=2)", 32), ("heaviside", "max", 32)))], 0, 128,
     ),
     "members": ([(case, "") for case in members()], 16, 255),

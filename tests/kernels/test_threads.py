@@ -171,7 +171,8 @@ def images(dtype):
     leaves = ball.vertices.clone().requires_grad_(), torch.rand_like(ball.vertices).requires_grad_()
     mesh = ball.with_vertices(leaves[0]).with_vertex_colors(leaves[1])
     camera = gendr.look_at(2.732, 30.0, torch.arange(3) * 120.0).to(dtype)
-    out = gendr.Renderer(40, "logistic", scale=0.02, gamma=0.1, backend="cpu")(mesh, camera)
+    size = 133, 90  # tiles lie where faces do, and rows of pixels belong to threads
+    out = gendr.Renderer(size, "logistic", scale=0.02, gamma=0.1, backend="cpu")(mesh, camera)
     return [out.alpha, out.rgb], leaves
 
 

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from gendr.mesh import Mesh
 from support.cases import for_each
+from support.scenes import texels_at
 
 SQUARE = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\n"
 UVS = "vt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\n"
@@ -33,13 +34,6 @@ def load(path, content, word=None):
 
 def area(mesh):
     return mesh.face_areas.sum().item()
-
-
-def seen(mesh):
-    """The texel in the middle of each face."""
-    height, width = mesh.texture.shape[:2]
-    uv = mesh.corner_uvs.mean(1) % 1
-    return mesh.texture[((1 - uv[:, 1]) * height).long(), (uv[:, 0] * width).long()].tolist()
 
 
 def quarters(folder, *names):
@@ -156,7 +150,7 @@ def test_options_of_a_texture(tmp_path, line, want, word):
     quarters(tmp_path, "t.png", "my t.png", "-s 1 1 1.png")
     (tmp_path / "m.mtl").write_text(f"NEWMTL a\nMap_Kd {line}\n")
     mesh = load(tmp_path / "m.obj", f"mtllib m.mtl\n{SQUARE}{UVS}{BOTH}", word)
-    assert seen(mesh) == want
+    assert texels_at(mesh).tolist() == want
 
 
 @for_each(
@@ -383,10 +377,10 @@ def test_textures_of_a_ply(tmp_path, form, names):
     bare = "1 of its faces have a texture but no UVs"
     mesh = load(tmp_path / "m.ply", ply(faces, form=form, comments=comments), bare)
     assert len(mesh.vertices) == 4
-    assert seen(mesh) == [BLUE, BLUE, RED, [1, 1, 1]]  # the last face has no UVs
+    assert texels_at(mesh).tolist() == [BLUE, BLUE, RED, [1, 1, 1]]  # the last face has no UVs
     points = [("float", name, [0.6, 0.9, 0.9, 0.6]) for name in names.split()]
     mesh = load(tmp_path / "m.ply", ply(faces[:1], points, form, comments=comments[1:]))
-    assert seen(mesh) == [GREEN] * 4
+    assert texels_at(mesh).tolist() == [GREEN] * 4
     load(tmp_path / "m.ply", ply(faces[:1], points, form, comments=["TextureFile x.png"]),
          "its texture x.png is not there")  # fmt: skip
     for blue, note in ((102, "the grey 0.4 beside its texture is not used"), (0, None)):
@@ -394,7 +388,7 @@ def test_textures_of_a_ply(tmp_path, form, names):
         greys = [("uchar", name, [level] * 3) for name, level in levels]
         text = ply([faces[0], *greys], points, form, comments=comments[1:])
         mesh = load(tmp_path / "m.ply", text, note)
-        assert seen(mesh) == [GREEN] * 4
+        assert texels_at(mesh).tolist() == [GREEN] * 4
         assert (mesh.face_colors is None) == (note is not None)
 
 

@@ -20,6 +20,7 @@ from gendr.mesh import Mesh, cube, icosphere
 from support import gltf
 from support.cases import for_each
 from support.gltf import CORNERS, POINTS, SAMPLES, UVS, Gltf, glb, tree_of
+from support.scenes import texels_at
 
 FOLDER = Path(gltf.__file__).parent
 # Red, green above blue, white.
@@ -44,13 +45,6 @@ def loaded(file, folder, name="m.glb", dtype=torch.float64):
         warnings.simplefilter("always")
         mesh = Mesh.load(path, dtype=dtype)
     return mesh, "; ".join(str(each.message) for each in caught)
-
-
-def sampled(mesh, weights=(0.3, 0.3, 0.4)):
-    """The colour of each face [F, 3] at barycentric weights, by the nearest texel."""
-    uv = (mesh.corner_uvs * torch.tensor(weights, dtype=mesh.dtype)[:, None]).sum(1) % 1
-    height, width = mesh.texture.shape[:2]
-    return mesh.texture[((1 - uv[:, 1]) % 1 * height).long(), (uv[:, 0] * width).long()]
 
 
 def textured(info=None, uvs=UVS, sampler=None, pixels=QUARTERS, uvs1=None, **look):
@@ -266,9 +260,9 @@ def test_textures_lie_as_their_transforms_say(tmp_path):
         file.extension("KHR_texture_transform", required=True)
         mesh, notes = loaded(file, tmp_path)
         assert not notes
-        assert sampled(mesh).mean(0).tolist() == want, change
+        assert texels_at(mesh).mean(0).tolist() == want, change
     mesh, _ = loaded(textured({"texCoord": 1}, uvs=half, uvs1=half + np.array([0.5, 0])), tmp_path)
-    assert sampled(mesh).mean(0).tolist() == green
+    assert texels_at(mesh).mean(0).tolist() == green
     mesh, notes = loaded(textured({"texCoord": 3}, baseColorFactor=[1, 0, 0, 1]), tmp_path)
     assert mesh.texture is None
     assert mesh.face_colors.mean(0).tolist() == red
@@ -286,7 +280,7 @@ def test_samplers(tmp_path, wrap_u, wrap_v):
     mesh, notes = loaded(textured(None, uvs, {"wrapS": wrap_u, "wrapT": wrap_v}, pixels), tmp_path)
     assert not notes
     for weights in torch.rand(50, 3).softmax(-1).tolist():
-        got = sampled(mesh, weights)
+        got = texels_at(mesh, weights)
         at = (uvs[CORNERS.reshape(2, 3)] * np.array(weights)[:, None]).sum(1)
         for face, place in enumerate(at):
             texel = []

@@ -1,10 +1,8 @@
 """Mesh files: round trips, files of other programs, and one-line errors for what is no mesh."""
 
-import json
 import math
 import os
 import re
-import struct
 import warnings
 from pathlib import Path
 
@@ -17,6 +15,8 @@ from torch.testing import assert_close
 from gendr.mesh import Mesh, cube, grid, icosphere, load_texture, look_at
 from gendr.rendering import Renderer
 from support.cases import for_each
+from support.gltf import CORNERS, Gltf, glb
+from support.scenes import texels_at
 
 ENDINGS = ["obj", "ply", "glb", "gltf", "off", "stl"]
 EIGHT_BITS = 0.5 / 255 + 1e-6
@@ -30,20 +30,6 @@ def seamed(dtype=torch.float32):
     texture = torch.rand(5, 7, 3, generator=torch.Generator().manual_seed(0), dtype=dtype)
     texture = (texture * 255).round() / 255
     return Mesh(base.vertices.to(dtype), base.faces, uvs=corner, face_uvs=face_uvs, texture=texture)
-
-
-def color_at(mesh, weights):
-    """Colour [F, 3] at barycentric `weights` [3] of every face, by the nearest texel."""
-    weights = torch.tensor(weights, dtype=mesh.dtype)
-    color = torch.ones(len(mesh.faces), 3, dtype=mesh.dtype)
-    if mesh.texture is not None:
-        uv = (mesh.corner_uvs * weights[:, None]).sum(1) % 1
-        height, width = mesh.texture.shape[:2]
-        color = mesh.texture[((1 - uv[:, 1]) * height).long().clamp(0, height - 1),
-                             (uv[:, 0] * width).long().clamp(0, width - 1)]  # fmt: skip
-    if mesh.corner_colors is not None:
-        color = color * (mesh.corner_colors * weights[:, None]).sum(1)
-    return color
 
 
 # -- round trips -----------------------------------------------------------------------------------
@@ -204,7 +190,7 @@ def test_several_images_become_one(tmp_path, far, monkeypatch):
                         [far - 2.2, 1.1 - 2 * far], [-2.5, 1.9]])  # fmt: skip
     faces = [([0, 1, 2], "a"), ([3, 4, 5], "b c"), None, ([1, 2, 0], "a"), None]
     for weights in ((0.6, 0.3, 0.1), (0.2, 0.2, 0.6), (0.12, 0.75, 0.13)):
-        got = color_at(mesh, weights)
+        got = texels_at(mesh, weights) * mesh.face_colors
         for k, face in enumerate(faces):
             if face is None:
                 continue
@@ -343,7 +329,7 @@ def test_two_textures_in_a_glb(tmp_path):
     scene.export(tmp_path / "s.glb")
     mesh = Mesh.load(tmp_path / "s.glb")
     second = mesh.face_vertices.mean((1, 2)) > 1.5
-    got = color_at(mesh, (0.3, 0.3, 0.4))
+    got = texels_at(mesh, (0.3, 0.3, 0.4))
     assert_close(got[~second], torch.tensor([1.0, 0, 0]).expand(12, 3))
     assert_close(got[second], torch.tensor([0, 0.2, 1]).expand(12, 3))
 
@@ -493,34 +479,17 @@ def test_coordinates_too_large(tmp_path):
     fails(tmp_path / "m.obj", "vertices must be finite")
 
 
-def glb_of(header, data=b""):
-    """A GLB file of a text of JSON and the bytes of its buffer."""
-    chunks = []
-    for kind, content in ((b"JSON", header.encode()), (b"BIN\0", data)):
-        content += b" " * (-len(content) % 4)
-        chunks.append(struct.pack("<I4s", len(content), kind) + content)
-    whole = b"".join(chunks)
-    return b"glTF" + struct.pack("<II", 2, 12 + len(whole)) + whole
-
-
-def triangle_glb(nodes=({"mesh": 0},), meshes=1, view=True, **position):
-    """A GLB of one triangle, each with its own entries, of which some are taken several times."""
-    floats, integers = {"componentType": 5126}, {"componentType": 5125}
-    header = {
-        "asset": {"version": "2.0"}, "scenes": [{"nodes": [0]}], "nodes": list(nodes),
-        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}] * meshes}],
-        "accessors": [
-            {"bufferView": 0, **floats, "count": 3, "type": "VEC3"} | position,
-            {"bufferView": 1, **integers, "count": 3, "type": "SCALAR"},
-        ],
-        "bufferViews": [{"buffer": 0, "byteLength": 36},
-                        {"buffer": 0, "byteOffset": 36, "byteLength": 12}],
-        "buffers": [{"byteLength": 48}],
-    }  # fmt: skip
-    if not view:
-        del header["accessors"][0]["bufferView"]
-    points = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], "<f4")
-    return glb_of(json.dumps(header), points.tobytes() + np.arange(3, dtype="<u4").tobytes())
+def triangle_glb(nodes=({"mesh": 0},), meshes=1, count=None):
+    """A GLB of one triangle, some entries of which are taken several times, or claim points."""
+    file = Gltf()
+    file.add("meshes", primitives=[file.primitive(corners=CORNERS[:3])] * meshes)
+    file.tree["nodes"] = [*nodes]
+    file.tree["scenes"][0]["nodes"].append(0)
+    if count is not None:
+        position = file.tree["accessors"][0]
+        del position["bufferView"]
+        position["count"] = count
+    return file.bytes()
 
 
 def test_what_claims_more_than_it_holds_is_refused_before_it_is_made(tmp_path, monkeypatch):
@@ -530,7 +499,7 @@ def test_what_claims_more_than_it_holds_is_refused_before_it_is_made(tmp_path, m
     deep, many = 12_000, 200
     chain = [{"children": [k + 1]} for k in range(deep)] + [{"mesh": 0}]
     leaves = [{"children": [*range(1, many + 1)]}] + [{"mesh": 0}] * many
-    nested = '{"extras":' + "[" * 100_000 + "]" * 100_000 + "}"
+    nested = b'{"extras":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     plain = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
     points, face = plain.replace("v ", "").encode(), b"60000" + b" 0 1 2" * 20_000
     ascii_ply = (
@@ -538,15 +507,15 @@ def test_what_claims_more_than_it_holds_is_refused_before_it_is_made(tmp_path, m
         b"property float z\nelement face %d\nproperty list int int vertex_indices\nend_header\n"
     )
     for ending, content, message in (
-        ("glb", triangle_glb(view=False, count=300_000), "claims arrays of 7.2e[+]06 byt"),
-        ("glb", triangle_glb(view=False, count=10**12), "claims arrays of 2.4e[+]13 byt"),
+        ("glb", triangle_glb(count=300_000), "claims arrays of 7.2e[+]06 byt"),
+        ("glb", triangle_glb(count=10**12), "claims arrays of 2.4e[+]13 byt"),
         ("glb", triangle_glb(leaves), "claims arrays of"),
         ("glb", triangle_glb(meshes=2_000), "claims arrays of"),
         ("glb", triangle_glb(chain), "claims arrays of"),
         ("glb", triangle_glb([{"mesh": 0, "children": [0]}]), "no tree: node 0 has two parents"),
         ("glb", triangle_glb([{"mesh": 0, "scale": [math.nan, 1, 1]}]), "not 3 finite numbers"),
         ("glb", triangle_glb([{"mesh": 0, "scale": [1e300, 1e300, 1]}]), "must lie within"),
-        ("glb", glb_of(nested), "is no readable GLB file .it is nested too deeply"),
+        ("glb", glb(nested), "is no readable GLB file .it is nested too deeply"),
         ("obj", (plain + "f" + " 1 2 3" * 20_000).encode(), "line 4 is a face of more than 1000"),
         ("off", b"OFF\n3 1 0\n" + points + face, "more than 1000 corners, of 3 vertices"),
         ("off", b"OFF\n3 9000 0\n" + points + b"0\n" * 8999, "fewer lines than"),
@@ -736,19 +705,9 @@ def test_colours_that_hold_their_light_are_drawn_as_they_are_again(tmp_path):
 
 
 def test_a_file_with_some_unlit_materials_is_lit_with_a_word(tmp_path):
-    ball = icosphere(0).with_uvs(icosphere(0).vertices[:, :2], icosphere(0).faces)
-    ball.with_texture(torch.rand(2, 2, 3)).with_unlit().save(tmp_path / "a.glb")
-    data = (tmp_path / "a.glb").read_bytes()
-    (length,) = struct.unpack("<I", data[12:16])
-    tree = json.loads(data[20 : 20 + length])
-    assert tree["extensionsUsed"] == ["KHR_materials_unlit"]
-    tree["materials"].append({})
-    (mesh,) = tree["meshes"]
-    mesh["primitives"].append({**mesh["primitives"][0], "material": 1})
-    text = json.dumps(tree).encode()
-    text += b" " * (-len(text) % 4)
-    rest = data[20 + length :]
-    header = struct.pack("<4sIII", b"glTF", 2, 20 + len(text) + len(rest), len(text))
-    (tmp_path / "b.glb").write_bytes(header + b"JSON" + text + rest)
+    file = Gltf()
+    unlit = file.material(beside={"extensions": {file.extension("KHR_materials_unlit"): {}}})
+    file.show(*(file.primitive(material=material) for material in (unlit, file.material())))
+    (tmp_path / "m.glb").write_bytes(file.bytes())
     with pytest.warns(UserWarning, match="only some of its materials are unlit"):
-        assert not Mesh.load(tmp_path / "b.glb").unlit
+        assert not Mesh.load(tmp_path / "m.glb").unlit

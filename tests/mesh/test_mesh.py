@@ -284,6 +284,7 @@ def test_relative_to_another_origin():
 V, F = torch.zeros(4, 3), torch.tensor([[0, 1, 2]])
 UVS = {"uvs": torch.zeros(3, 2), "face_uvs": torch.tensor([[0, 1, 2]])}
 NAN = torch.tensor(math.nan)
+NESTED = torch.nested.nested_tensor([torch.zeros(2)], layout=torch.jagged)
 BAD = {
     "list": (([[0.0, 0, 0]], F), {}, TypeError, "vertices must be a torch.Tensor, got list"),
     "half": ((V.half(), F), {}, TypeError, "vertices must be float32 or float64, got float16"),
@@ -294,6 +295,7 @@ BAD = {
     "faces of a batch": ((V, F[None]), {}, ValueError, r"faces must have shape \[F, 3\]"),
     "another batch": ((V.expand(2, 4, 3), F.expand(3, 1, 3)), {}, ValueError, "B = 2"),
     "too large": ((V, F + 2), {}, ValueError, r"faces must index the 4 vertices \(0 \.\. 3\)"),
+    "from 1": ((V, F + 2), {}, ValueError, "index 4; indices count from 0"),
     "negative": ((V, F - 1), {}, ValueError, "got the index -1"),
     "nan": ((V + NAN, F), {}, ValueError, "vertices must be finite, got 12 NaN"),
     "inf": ((V.double() + math.inf, F), {}, ValueError, "vertices must be finite"),
@@ -304,12 +306,9 @@ BAD = {
         ValueError,
         r"±1e\+153 in float64, got 1e\+200; scale",
     ),
-    "device": (
-        (V, F.to("meta")),
-        {},
-        TypeError,
-        "faces must have values, got a tensor on the device meta",
-    ),
+    "device": ((V, F.to("meta")), {}, TypeError, "faces must have values, .* the device meta"),
+    "sparse": ((V.to_sparse(), F), {}, TypeError, "dense, got the layout sparse_coo; use .to_d"),
+    "nested": ((NESTED, F), {}, TypeError, "vertices must be dense, got a nested tensor; use"),
     "uvs alone": ((V, F), {"uvs": UVS["uvs"]}, ValueError, "got no face_uvs"),
     "face_uvs alone": ((V, F), {"face_uvs": F}, ValueError, "got no uvs"),
     "uvw": ((V, F), {**UVS, "uvs": torch.zeros(3, 3)}, ValueError, "uvs must have shape"),
@@ -621,8 +620,9 @@ def test_shapes():
     for make in (cube_sphere, cube, grid, icosphere):
         with pytest.raises(ValueError, match="must be >= "):
             make(-1)
-        with pytest.raises(TypeError, match="must be an int"):
-            make(2.0)
+        for wrong in (2.0, True):
+            with pytest.raises(TypeError, match="must be an int"):
+                make(wrong)
 
 
 # -- values of faces -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import gendr
 from gendr import Renderer, look_at
 from gendr.kernels import backends as kernel_backends
 from gendr.kernels.triton import launch
-from gendr.mesh import icosphere
+from gendr.mesh import Camera, Mesh, icosphere
 from gendr.rendering import aggregation, api, geometry
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
@@ -26,7 +26,6 @@ from gendr.rendering.backends.cpu import softmax as cpu_softmax
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.rendering.layers import depth_keys
 from support import TOLERANCES, degenerate, relative_l2, soup, touching
 from support.backends import BACKENDS, assert_equals_reference, place
 from support.cases import for_each
@@ -181,12 +180,12 @@ def test_distances_of_polygons_of_four_corners_on_the_cpu():
 def test_faces_without_area_are_nearest_nowhere(name):
     """They pass through pixel centres, at distance 0; one of them is a point."""
     lines = [[[-0.8, 0.0], [0.8, 0.0], [0.4, 0.0]], [[0.0, -0.8], [0.0, 0.8], [0.0, 0.8]]]
-    device, _ = place(name)
-    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64, device=device)
-    depth = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device).expand(3, 3, 2)
-    faces, size = ScreenFaces(corners, (0, 3)), ImageSize(5, 5)
-    found = operation_of(name, "nearest")(faces, size, torch.cat([corners, depth], -1))
-    assert (found == -1).all()
+    device, dtype = place(name)
+    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=dtype, device=device)
+    vertices = torch.nn.functional.pad(corners.reshape(-1, 2), (0, 1), value=-2.0)
+    mesh = Mesh(vertices, torch.arange(9, device=device).reshape(3, 3))
+    camera = Camera(focal=1.0, orthographic=True).to(mesh.device, dtype)
+    assert (Renderer(5, backend=name)(mesh, camera).face_id == -1).all()
 
 
 @for_each(backend=BACKENDS, tconorm=["yager(p=2)", "average", "max"], rotating=3)
@@ -213,6 +212,11 @@ def test_nothing_to_draw(backend, tconorm):
         assert out.rgb.shape == out.normals.shape == (0, 3, 6, 8)
         (out.alpha.sum() + out.rgb.sum()).backward()
         assert torch.equal(vertices.grad, torch.zeros_like(vertices))
+        bare = Mesh(vertices, torch.empty(0, 3, dtype=torch.int64, device=device))
+        out = draw(bare, look_at(3, 20, torch.tensor([0.0, 90.0], device=device)))
+        assert out.alpha.shape == (2, 6, 8)
+        assert not out.alpha.any()
+        assert (out.face_id == -1).all()
 
 
 @for_each(backend=KERNELS, limit=[10**9, 100])
@@ -545,16 +549,19 @@ def test_brute_force_visits_every_pair(monkeypatch):
     assert all(torch.isinf(radius).all() for radius in seen)
 
 
-@for_each(sort=["pixel", "centroid"])
-def test_keys_of_depth_and_the_order_by_them_are_those_of_the_definition(sort):
-    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0]
-    for values in (corners, corners.float()):
-        depth = values[..., 2].abs() + 1e-3
-        found = cpu.depth_keys(values[..., :2], depth, sort)
-        for got, want in zip(found, depth_keys(values[..., :2], depth, sort), strict=True):
-            assert torch.equal(got, want)
+@for_each(backend=KERNELS, sort=["pixel", "centroid"], dtype=[torch.float32, torch.float64])
+def test_keys_of_depth_are_those_of_the_definition(backend, sort, dtype):
+    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].to(place(backend)[0], dtype)
+    given = corners[..., :2], corners[..., 2].abs() + 1e-3, sort
+    found = operation_of(backend, "depth_keys")(*given)
+    for got, want in zip(found, operation_of("reference", "depth_keys")(*given), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-14 if backend == "triton" else 0, atol=0)
+
+
+def test_the_order_by_keys_of_depth_is_that_of_torch():
     generator = torch.Generator().manual_seed(0)
-    for keys in (found[1][:, 1], torch.randint(-3, 3, (99,), generator=generator).double() * 0.1,
+    tied = torch.randint(-3, 3, (99,), generator=generator) * 0.1
+    for keys in (torch.rand(130, generator=generator), tied,
                  torch.tensor([-0.0, 1e300, 0.0, -torch.inf, 2.5]), torch.empty(0)):  # fmt: skip
         order = np.empty(len(keys), np.int64)
         ordered_kernels.order_faces((keys.double() + 0.0).numpy().view(np.uint64), order)

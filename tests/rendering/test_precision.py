@@ -1,6 +1,5 @@
 """Kernels of the CPU in float32: against float64, on what tiles and windows of edges meet."""
 
-import pytest
 import torch
 
 import gendr
@@ -151,17 +150,6 @@ def test_double_has_the_bits_of_float64_and_auto_has_not(part):
             assert torch.equal(*images), tconorm
 
 
-@for_each(part=["alpha", "rgb"])
-def test_tiles_that_threads_share_have_the_same_bits(part):
-    """Tiles lie where faces do, and rows of pixels belong to threads."""
-    results = []
-    for threads in (1, 3):
-        gendr.set_num_threads(threads)
-        results.append(drawn(part, size=(133, 90)))
-    gendr.set_num_threads(None)
-    assert all(map(torch.equal, *results))
-
-
 def test_what_is_learnt_is_computed_in_float64():
     faces = soup(1, 6, 2).float()
     scale = torch.tensor(0.02, requires_grad=True)
@@ -204,10 +192,3 @@ def test_gradients_of_a_line_are_those_of_its_ends(twice):
         image = gendr.silhouette(leaf[order][None, None], (5, 9), scale=0.1, precision=precision)
         found.append(torch.autograd.grad((image * image).sum(), leaf)[0])
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
-
-
-def test_a_precision_that_there_is_not():
-    with pytest.raises(ValueError, match="unknown precision 'single'; allowed: auto, double"):
-        gendr.Renderer(8, precision="single")
-    with pytest.raises(ValueError, match="precision"):
-        gendr.silhouette(soup(1, 2, 0).float(), 8, precision="half")

@@ -190,6 +190,7 @@ SILHOUETTE = [
     ({"cutoff": 1}, ValueError, r"\[0, 1\)"),
     ({"cutoff": "x"}, TypeError, "cutoff"),
     ({"backend": "cuda"}, ValueError, "unknown backend 'cuda'.*cpu"),
+    ({"precision": "half"}, ValueError, "unknown precision 'half'"),
 ]
 RENDERER = [
     ({"near": 0.0}, ValueError, "near must be > 0"),
@@ -199,6 +200,7 @@ RENDERER = [
     ({"gamma": torch.tensor(1e-30)}, ValueError, "gamma must be >= 1e-12, got 1e-30"),
     ({"gamma": torch.tensor(math.nan)}, ValueError, "gamma must be > 0 and finite, got"),
     ({"gamma": torch.ones(2)}, ValueError, r"gamma must have shape \[\]"),
+    ({"gamma": True}, TypeError, "gamma must be a number, got bool"),
     ({"eps": 2.0}, ValueError, r"eps must lie in \[0, 1\], got 2"),
     ({"shading": "flat"}, ValueError, "unknown shading 'flat'"),
     ({"composite": "over"}, ValueError, "composite"),
@@ -208,6 +210,7 @@ RENDERER = [
     ({"background": (255, 0, 0)}, ValueError, "RGB in .0, 1., got .* divide .* by 255"),
     ({"background": (0.5, -0.1, 0)}, ValueError, r"RGB in .0, 1., got \(0.5, -0.1, 0\)$"),
     ({"backend": "tpu"}, ValueError, "unknown backend"),
+    ({"precision": "single"}, ValueError, "unknown precision 'single'; allowed: auto, double"),
     ({"dist": "logistic", "learnable": ["shape"]}, ValueError, "no parameter 'shape'"),
     ({"learnable": ["scal"]}, ValueError, "unknown learnable parameter 'scal'"),
 ]

@@ -98,7 +98,7 @@ SCENES = {
     "layers of one order": lambda name: joined(name, "gamma(shape=2)", "frank(p=2)", "centroid"),
 }
 KERNELS = (
-    "depth_ranges project_faces project_gradients face_tables nearest_tiles alpha_tiles "
+    "depth_ranges project_faces project_gradients face_tables alpha_tiles "
     "join_segments alpha_gradients through_totals softmax_tiles softmax_gradients count_faces "
     "prefix_chunks scan_tiles fill_lists count_pieces list_pieces join_pieces"
 )

@@ -17,8 +17,7 @@ from gendr.rendering import shading
 from gendr.rendering.backends.triton import ordered as joining
 from gendr.rendering.backends.triton import project, tiles
 from gendr.rendering.geometry import ImageSize, by_index, camera_space, depth_limits, polygons_of
-from gendr.rendering.layers import depth_keys
-from support import TOLERANCES, degenerate, relative_l2, soup
+from support import TOLERANCES, relative_l2, soup
 from support.cases import for_each
 from support.layers import Scene
 from support.races import checked_launches, random_grid_order
@@ -129,18 +128,6 @@ def test_projected_faces_and_their_gradients():
             grad.sum().backward()
     wide = BALL.to(DEVICE, torch.float64), camera.to(torch.float64)
     assert project.project(*wide, 1.0, 100.0, owner=None) is None  # left to the shared code
-
-
-def test_no_cameras_and_no_faces():
-    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
-    vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
-    faces = project.project(one_mesh(vertices), camera[:0], None, None, owner=None)
-    assert faces.corners.shape == (0, 4, 2)
-    faces.corners.sum().backward()
-    assert torch.equal(vertices.grad, torch.zeros_like(vertices))
-    nothing = Mesh(torch.rand(3, 3, device=DEVICE), torch.empty(0, 3, dtype=torch.int64).to(DEVICE))
-    faces = project.project(nothing, camera, None, None, owner=None)
-    assert faces.offsets == (0, 0, 0, 0)
 
 
 def test_nan_is_reported_by_a_later_call():
@@ -351,15 +338,6 @@ def test_pieces_give_the_gradients_of_whole_faces(monkeypatch, shading):
 # Layers
 
 ON_THE_CPU = pytest.mark.skipif(DEVICE != "cpu", reason="its scenes are on the CPU")
-
-
-@for_each(sort=["pixel", "centroid"])
-def test_keys_of_depth_are_those_of_the_definition(sort):
-    corners = torch.cat([soup(1, 130, 2), degenerate()], 1)[0].float()
-    depth = corners[..., 2].abs() + 1e-3
-    found = joining.keys(corners[..., :2], depth, sort)
-    for got, want in zip(found, depth_keys(corners[..., :2], depth, sort), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
 @ON_THE_CPU

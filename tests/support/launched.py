@@ -25,7 +25,6 @@ from gendr.photos.splatting import Splats, splats
 from gendr.photos.splatting import triton as splats_backend
 from gendr.rendering.backends.triton import backend as rendering_backend
 from gendr.rendering.backends.triton import tiles
-from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.backends.triton import backend as sorting_backend
 from gendr.sorting.backends.triton import isotonic
@@ -147,13 +146,10 @@ def rendered(dist: str, tconorm: str, learnable: list[str], size: int = 16, leve
 
 
 def screen(dist: str, tconorm: str, size: int) -> None:
-    """Triangles on the screen: a silhouette, and which of them are nearest."""
+    """A silhouette of triangles on the screen."""
     _serving(rendering_backend)
     faces = soup(1, 9, 3, torch.float32).requires_grad_()
     gendr.silhouette(faces, size, dist, tconorm, 0.1, backend="triton").sum().backward()
-    corners = ScreenFaces(faces[0, ..., :2].detach(), (0, 9))
-    clip = torch.zeros(9, 3, 4, dtype=torch.float64)
-    rendering_backend.nearest(corners, ImageSize(size, size), clip)
 
 
 PROGRAMS: dict[str, Callable[..., None]] = {

@@ -1,9 +1,16 @@
-"""Triangles for tests of renderers: on the screen, at random, touching and degenerate; in space."""
+"""Triangles for tests of renderers: at random, touching and degenerate; texels of faces."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gendr import Mesh
 
 
 def soup(
@@ -98,3 +105,12 @@ def around_the_eye(
         moved.to(dtype),
         (1 + 150 * uniform(scenes)).to(dtype),
     )
+
+
+def texels_at(mesh: Mesh, weights: Sequence[float] = (1 / 3, 1 / 3, 1 / 3)) -> Tensor:
+    """The nearest texel [F, 3] to the middle of each face, or to other barycentric weights."""
+    assert mesh.corner_uvs is not None
+    assert mesh.texture is not None
+    uv = (mesh.corner_uvs * torch.tensor(weights, dtype=mesh.dtype)[:, None]).sum(1) % 1
+    height, width = mesh.texture.shape[:2]
+    return mesh.texture[((1 - uv[:, 1]) % 1 * height).long(), (uv[:, 0] * width).long()]

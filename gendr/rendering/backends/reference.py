@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from gendr.primitives.reference.raster import depths_of, first_of
+from gendr.primitives.reference import raster
+from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, signed_distance
@@ -142,20 +142,14 @@ def softmax(
     return None
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
-    """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
+def nearest(triangles: Triangles, pos: Tensor) -> Tensor:
+    """The nearest triangle at each pixel, int32 [B, H, W], rows from the bottom; -1 for none.
 
     Args:
-        faces: on the screen.
-        size: of the images.
-        clip: [T, 3, 4] float64, the corners of the same faces for `gendr.primitives.rasterize`.
-        index: None; or for a backend with kernels of `gather` [T, 3], and `clip` is [V', 4].
+        triangles: as for `gendr.primitives.rasterize`, in ranges of one list of vertices.
+        pos: [V, 4] float64, those vertices in clip space.
     """
-    images = [torch.empty(0, size.height, size.width, dtype=torch.int64, device=clip.device)]
-    for first, last in pairwise(faces.offsets):
-        seen, _ = first_of(depths_of(clip[first:last], size.height, size.width))
-        images.append(torch.where(seen >= 0, seen + first, -1).flip(0)[None])
-    return torch.cat(images)
+    return raster.nearest(triangles, pos)[0]
 
 
 def ordered(layered: Layered, size: ImageSize) -> tuple[Tensor, Tensor]:

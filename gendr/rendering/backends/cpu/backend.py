@@ -503,20 +503,11 @@ def softmax(
     return fused.softmax(scene, coverage, rate, backdrop)
 
 
-def nearest(
-    faces: ScreenFaces, size: ImageSize, clip: Tensor, index: Tensor | None = None
-) -> Tensor:
-    """The nearest face that covers each pixel, by the kernel of `gendr.primitives.rasterize`."""
+def nearest(triangles: Triangles, pos: Tensor) -> Tensor:
+    """The nearest triangle at each pixel, by the kernel of `gendr.primitives.rasterize`."""
     from gendr.primitives.kernels.raster import visible_ids
 
-    starts = torch.tensor(faces.offsets, dtype=torch.int32, device="cpu")
-    ranges = torch.stack([starts[:-1], starts.diff()], 1)
-    points = clip.reshape(-1, 4)
-    tri = torch.arange(len(points), device="cpu").reshape(-1, 3) if index is None else index
-    triangles = Triangles(
-        tri.int(), faces.images, size.height, size.width, len(points), ranges, shared=True
-    )
-    return visible_ids(triangles, points).flip(1).long()
+    return visible_ids(triangles, pos)
 
 
 _OWN = project, alpha, softmax, ordered, depth_keys, nearest, covered, pairs, distance, gather

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from gendr._common.tracing import is_traced
-from gendr.kernels.triton.launch import available, interpreted, run, supports
-from gendr.primitives.reference.raster import planes_of
+from gendr.kernels.triton.launch import available, interpreted, supports
+from gendr.primitives.scene import Scene as Triangles
 from gendr.rendering.aggregation import PAIRS_AT_ONCE, Aggregation, alpha_of_pairs
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes
@@ -114,25 +114,11 @@ def _plan(faces: ScreenFaces, size: ImageSize, corners: Tensor) -> tiles.TilePla
     return tiles.plan_of(tiles.TilePlan, faces.offsets, size, sides, device, tiles.LAUNCH)
 
 
-def nearest(faces: ScreenFaces, size: ImageSize, clip: Tensor, index: None = None) -> Tensor:
-    """The nearest face that covers each pixel: the rule of `gendr.primitives.rasterize`."""
-    from gendr.rendering.backends.triton import kernels
+def nearest(triangles: Triangles, pos: Tensor) -> Tensor:
+    """The nearest triangle at each pixel, by the kernels of `gendr.primitives.rasterize`."""
+    from gendr.primitives.triton.raster import visible_ids
 
-    plan = _plan(faces, size, faces.corners)
-    images = tiles.bare_images(faces.images, clip.new_zeros(faces.images))
-    _, boxes = plan.tables(faces.corners.detach().to(torch.float32).contiguous(), images)
-    lists = plan.lists(boxes)
-    edges, depth = planes_of(clip, size.height, size.width)
-    planes = torch.cat([edges.flatten(1), depth], 1)
-    out = torch.empty(plan.pixels, dtype=torch.int64, device=clip.device)
-    run(
-        kernels.nearest_tiles, (len(lists.starts),), clip.device,
-        planes, lists.starts, lists.stops, lists.faces, out, size.height, size.width, **plan.tile,
-        # A float64 takes two registers.
-        BLOCK_FACES=plan.launch.block_faces,
-        **tiles.options(2 * plan.launch.tile_warps, exact=True),
-    )  # fmt: skip
-    return out.reshape(faces.images, size.height, size.width)
+    return visible_ids(triangles, pos)
 
 
 def depth_keys(corners: Tensor, depth: Tensor, sort: str) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
-"""The Triton kernels of silhouettes: tables of faces, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: tables of faces, alpha forward, its gradients.
 
-- forward and depth: one program per screen tile walks the faces of its list, or all faces of its
+- forward: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
 - backward: one program per face (or per face and share of its pixels) walks the pixels in reach,
   so that sums stay in registers, no float atomics are needed and nothing of size pixels x faces
@@ -8,7 +8,7 @@
 
 Distributions and families come in as compile-time functions, see `gendr/distributions/triton.py`
 and `gendr/tnorms/triton.py`; everything else about a renderer is a row of the image table.
-Arithmetic is float32, but for the depth test.
+Arithmetic is float32.
 
 Pixels of all images are numbered through, row by row; so are tiles.
 """
@@ -448,65 +448,6 @@ def alpha_gradients(
         of_scale *= -image[0]  # the inverse of the scale, with the sign of the mirror
         scalars = of_scale, of_shift * mirror, of_shape * mirror, of_p
         put(row_of(grad_scalars, program, share, GRAD_COLUMNS), scalars, GRAD_COLUMNS)
-
-
-# -------------------------------------------------------------------------------------------------
-# The nearest face
-# -------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _at(planes, x, y):
-    """The value p x + (q y + r), rounded as in the definition, and p and q."""
-    p, q = tl.load(planes), tl.load(planes + 1)
-    return p * x + (q * y + tl.load(planes + 2)), p, q
-
-
-@triton.jit
-def _is_inside(planes, x, y):
-    """Whether samples are inside an edge, or on one that owns them: left edges, and top ones."""
-    e, p, q = _at(planes, x, y)
-    return (e > 0.0) | ((e == 0.0) & ((p > 0.0) | ((p == 0.0) & (q < 0.0))))
-
-
-@triton.jit(do_not_specialize=["height", "width"])
-def nearest_tiles(
-    planes, starts, stops, list_of_faces, nearest,
-    height, width,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
-):  # fmt: skip
-    """The nearest face that covers each pixel, -1 where there is none. All in float64.
-
-    planes: [T, 4, 3], those of three edges and of the depth; `gendr.primitives.reference.raster`.
-    Ties go to the lower face.
-    """
-    program = tl.program_id(0)
-    _image, pixels, on, _x, _y = tile_pixels(
-        program, height, width, tl.float64, TILE_H, TILE_W, BLOCK_FACES
-    )
-    x = (2 * (pixels % width) + 1 - width).to(tl.float64)
-    y = (height - 1 - 2 * (pixels // width % height)).to(tl.float64)
-    if BLOCK_FACES > 1:
-        x, y = x[None], y[None]
-    best = per_pixel(tl.float64, TILE_H, TILE_W, BLOCK_FACES) + float("inf")
-    face = per_pixel(tl.int64, TILE_H, TILE_W, BLOCK_FACES) - 1
-    k, stop, listed = list_of_tile(starts, stops, program)
-    while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
-        base = planes + f * 12
-        depth, _p, _q = _at(base + 9, x, y)
-        nearer = valid & (depth >= -1.0) & (depth <= 1.0) & (depth < best)
-        nearer = nearer & _is_inside(base, x, y) & _is_inside(base + 3, x, y)
-        nearer = nearer & _is_inside(base + 6, x, y)
-        best = tl.where(nearer, depth, best)
-        face = tl.where(nearer, f, face)
-        k += BLOCK_FACES
-    if BLOCK_FACES > 1:
-        top = tl.min(best, 0)
-        # Lanes saw the faces in order, but side by side: among equals the lowest wins.
-        winner = tl.min(tl.where((best == top[None]) & (face >= 0), face, 2**62), 0)
-        face = tl.where(winner < 2**62, winner, -1)
-    tl.store(nearest + pixels, face, on)
 
 
 # -------------------------------------------------------------------------------------------------
