@@ -64,7 +64,6 @@ def derivatives(
     *args: Any,
     hessian: bool = True,
     second: Second = "autograd",
-    chunk_size: int | None = None,
     **kwargs: Any,
 ) -> Derivatives:
     """Values, gradients and Hessians of a loss, sample by sample.
@@ -84,10 +83,6 @@ def derivatives(
             one pass over a batch repeated m + 2 times: much less time where the gradient is a
             compiled kernel. The loss then gets tensors and arrays of N entries repeated too, so
             that what belongs to a sample must be an argument; and it must not draw random numbers.
-        chunk_size: how many columns of the Hessian are computed at once. By default, autograd
-            computes one; more need a loss in plain torch, because compiled kernels have no rule for
-            torch's vmap. Differences compute as many as make a million numbers that pass through
-            the loss.
 
     Raises:
         ValueError: if the loss does not return one number for each sample, if its value does not
@@ -100,16 +95,14 @@ def derivatives(
         # Nothing can be differentiated in inference mode, nor what was made in it.
         with torch.inference_mode(False):
             given, copies, more = ordinary(output, args, kwargs)
-            return derivatives(
-                loss, given, *copies, hessian=hessian, second=second, chunk_size=chunk_size, **more
-            )
+            return derivatives(loss, given, *copies, hessian=hessian, second=second, **more)
     if hessian and second == "differences":
-        return _by_differences(loss, output.detach(), args, kwargs, chunk_size)
+        return _by_differences(loss, output.detach(), args, kwargs)
     with torch.enable_grad():
         y, values = evaluated(loss, output.detach(), args, kwargs)
         (gradient,) = torch.autograd.grad(values.sum(), y, create_graph=hessian)
         flat = gradient.reshape(len(y), -1)
-        matrix = _hessian(flat, y, values, chunk_size or 1) if hessian else None
+        matrix = _hessian(flat, y, values) if hessian else None
     return Derivatives(values.detach(), flat.detach(), matrix)
 
 
@@ -146,7 +139,6 @@ def _by_differences(
     output: Tensor,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    chunk_size: int | None,
 ) -> Derivatives:
     """`derivatives` by forward differences of gradients."""
     if output.device.type == "mps":
@@ -157,7 +149,7 @@ def _by_differences(
     count, size = len(output), output[0].numel()
     wide = output.to(torch.float64)
     step = MOVED * max(1.0, float(wide.abs().max()))
-    width = chunk_size or min(size, max(1, AT_ONCE // (count * size)))
+    width = min(size, max(1, AT_ONCE // (count * size)))
     columns: list[Tensor] = []
     value = gradient = wide
     for start in range(0, size, width):
@@ -239,7 +231,7 @@ def checked_values(values: object, output: Tensor) -> Tensor:
     return value
 
 
-def _hessian(gradient: Tensor, y: Tensor, values: Tensor, chunk_size: int) -> Tensor:
+def _hessian(gradient: Tensor, y: Tensor, values: Tensor) -> Tensor:
     """[N, m, m], symmetric, from the gradient [N, m] and its graph."""
     # Autograd would take the gradient of such a function for a constant, without a word.
     if once := _once_differentiable(values):
@@ -252,23 +244,15 @@ def _hessian(gradient: Tensor, y: Tensor, values: Tensor, chunk_size: int) -> Te
     count, size = gradient.shape
     if not gradient.requires_grad:  # a linear loss
         return y.new_zeros(count, size, size)
-    columns = []
-    for start in range(0, size, chunk_size):
-        width = min(chunk_size, size - start)
-        try:
-            (column,) = torch.autograd.grad(
-                gradient, y, _ones(gradient, start, width), retain_graph=True,
-                is_grads_batched=width > 1, materialize_grads=True,
-            )  # fmt: skip
-        except RuntimeError as error:
-            if width == 1:
-                raise
-            raise ValueError(
-                f"chunk_size={chunk_size} needs a loss of plain torch, and torch's vmap has no "
-                "rule for a part of this one; use chunk_size=None or second='differences'"
-            ) from error
-        columns.append(column.reshape(width, count, size))
-    hessian = torch.cat(columns).movedim(0, 1)
+    columns: list[Tensor] = []
+    for k in range(size):
+        picked = torch.zeros_like(gradient)
+        picked[:, k] = 1
+        (column,) = torch.autograd.grad(
+            gradient, y, picked, retain_graph=True, materialize_grads=True
+        )
+        columns.append(column.reshape(count, size))
+    hessian = torch.stack(columns, 1)
     return 0.5 * (hessian + hessian.mT)
 
 
@@ -286,14 +270,6 @@ def _once_differentiable(values: Tensor) -> str | None:
             return written.__name__
         waiting += [before for before, _ in node.next_functions]
     return None
-
-
-def _ones(gradient: Tensor, start: int, width: int) -> Tensor:
-    """What picks some columns of [N, m]; with an axis for several of them if there are."""
-    picked = torch.zeros_like(gradient).expand(width, *gradient.shape).clone()
-    index = torch.arange(width, device=gradient.device)
-    picked[index, :, start + index] = 1
-    return picked if width > 1 else picked[0]
 
 
 @with_doubles

@@ -34,7 +34,6 @@ class NewtonLoss(nn.Module):
         second: how the Hessian is computed: by "autograd", exactly, or by finite "differences" of
             gradients in float64, which take far less time for losses with compiled kernels, such as
             those of sorting networks; see `derivatives`.
-        chunk_size: columns of the Hessian at once, see `derivatives`.
 
     Attributes:
         value: the mean of the loss in the last call; None before the first.
@@ -54,12 +53,11 @@ class NewtonLoss(nn.Module):
         tikhonov: float = 0.1,
         lr: float = 1.0,
         second: Second = "autograd",
-        chunk_size: int | None = None,
     ) -> None:
         super().__init__()
         checked_loss(loss)
         self.loss = loss
-        self.step = NewtonStep(curvature, tikhonov, lr, second, chunk_size)
+        self.step = NewtonStep(curvature, tikhonov, lr, second)
         self.value = None
 
     @in_single

@@ -92,22 +92,18 @@ class NewtonStep:
             length 1 / tikhonov.
         lr: > 0; 1 is Newton's own.
         second: how the Hessian is computed, by "autograd" or by "differences", see `derivatives`.
-        chunk_size: columns of the Hessian at once, see `derivatives`.
     """
 
     curvature: Curvature = "hessian"
     tikhonov: float = 0.1
     lr: float = 1.0
     second: Second = "autograd"
-    chunk_size: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("curvature", self.curvature, CURVATURES)
         check_number("tikhonov", self.tikhonov, least=0)
         check_number("lr", self.lr, above=0)
         check_choice("second", self.second, SECONDS)
-        if self.chunk_size is not None:
-            check_count("chunk_size", self.chunk_size)
 
     def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
         """See `Step`.
@@ -116,10 +112,7 @@ class NewtonStep:
             ValueError: if a gradient or a Hessian is not finite.
         """
         wanted = self.curvature != "fisher"
-        result = derivatives(
-            loss, output, *args, hessian=wanted, second=self.second, chunk_size=self.chunk_size,
-            **kwargs,
-        )  # fmt: skip
+        result = derivatives(loss, output, *args, hessian=wanted, second=self.second, **kwargs)
         gradient = check_finite("the gradient of the loss", result.gradient)
         if result.hessian is None or not wanted:
             return Target(_moved(output, self.of_gradient(gradient)), result.values)

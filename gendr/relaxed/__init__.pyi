@@ -5,12 +5,10 @@ from gendr.relaxed.algorithms.dynamic_time_warping import (
 )
 from gendr.relaxed.algorithms.dynamic_time_warping import warping_of_costs as warping_of_costs
 from gendr.relaxed.algorithms.graph_path import GraphPath as GraphPath
-from gendr.relaxed.algorithms.graph_path import edges_of_csr as edges_of_csr
 from gendr.relaxed.algorithms.graph_path import shortest_path_graph as shortest_path_graph
 from gendr.relaxed.algorithms.levenshtein import levenshtein as levenshtein
 from gendr.relaxed.algorithms.shortest_path import ShortestPath as ShortestPath
 from gendr.relaxed.algorithms.shortest_path import shortest_path as shortest_path
-from gendr.relaxed.algorithms.silhouette import silhouette as silhouette
 from gendr.relaxed.algorithms.soft_dtw import soft_dtw as soft_dtw
 from gendr.relaxed.algorithms.soft_dtw import soft_dtw_alignment as soft_dtw_alignment
 from gendr.relaxed.algorithms.soft_dtw import soft_dtw_barycenter as soft_dtw_barycenter

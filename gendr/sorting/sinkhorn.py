@@ -6,13 +6,13 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from gendr._common.checks import check_choice, check_count, check_number
+from gendr._common.checks import check_count, check_number
 from gendr._common.ranges import saturated, spread
 from gendr._common.tracing import (
     applied,
@@ -20,21 +20,16 @@ from gendr._common.tracing import (
     matmul,
     refuse_batched,
     refuse_onnx,
-    refuse_transforms,
 )
 from gendr.distributions.decisions import Number
 from gendr.kernels.through_cpu import with_doubles
 from gendr.sorting.base import PermutationSort, check_matrices, of_rows
 
-Gradient: TypeAlias = Literal["implicit", "unrolled"]
-GRADIENTS = ("implicit", "unrolled")
 # Masses of about exp(-FAR) = 2e-28 and below count as 0. They are far below the rounding of others,
 # and products of such numbers would soon be subnormal, which slows the arithmetic down.
 _FAR = 64.0
 # Newton steps where nobody may look whether they have converged: in a graph.
 _BLIND = 10
-# The unrolled algorithm tests the marginals after this many sweeps.
-_SWEEPS_PER_TEST = 10
 
 
 @dataclass(frozen=True)
@@ -56,15 +51,11 @@ class SinkhornSort(PermutationSort):
     P is found by scaling rows and columns in turn (Sinkhorn's sweeps). The start are the potentials
     of the hard sort, half way between neighbours, which are exact for two values and in the limits.
     Sweeps converge slowly if the steepness is high: thousands do not suffice if neighbours differ
-    by more than a few 1 / steepness. So there are two ways:
-
-    - `gradient="implicit"`: every sweep is followed by a Newton step on the concave dual, and 1 to
-      7 of them converge, also with ties, clusters and outliers. The gradient is that of the
-      solution, from the conditions on the marginals: one linear system of n equations per row of
-      the batch, after one of the two potentials is eliminated. A step and a gradient take O(n^3)
-      time and O(n^2) memory per row. Derivatives of any order are right up to the tolerance.
-    - `gradient="unrolled"`: plain sweeps, and the gradient is that of the sweeps made, converged
-      or not; O(n^2) time per sweep, O(n^2 + n sweeps) memory. Twice differentiable too.
+    by more than a few 1 / steepness. So every sweep is followed by a Newton step on the concave
+    dual, and 1 to 7 of them converge, also with ties, clusters and outliers. The gradient is that
+    of the solution, from the conditions on the marginals: one linear system of n equations per row
+    of the batch, after one of the two potentials is eliminated. A step and a gradient take O(n^3)
+    time and O(n^2) memory per row. Derivatives of any order are right up to the tolerance.
 
     All is computed in float64. If the marginals are not within the tolerance after all iterations,
     a RuntimeWarning says how far off they are.
@@ -73,8 +64,7 @@ class SinkhornSort(PermutationSort):
         steepness: 1 / epsilon, the weight of the entropy.
         iterations: sweeps at most.
         tolerance: the sweeps stop when the sums of all columns are this close to 1; those of rows
-            are 1. Unrolled sweeps are tested every 10th time.
-        gradient: "implicit" or "unrolled".
+            are 1.
 
     Raises:
         TypeError: for settings of the wrong type.
@@ -87,21 +77,17 @@ class SinkhornSort(PermutationSort):
 
     iterations: int = 1000
     tolerance: float = 1e-8
-    gradient: Gradient = "implicit"
 
     @override
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("iterations", self.iterations)
         check_number("tolerance", self.tolerance, above=0.0)
-        check_choice("gradient", self.gradient, GRADIENTS)
 
     @override
     @with_doubles
     def permutation(self, x: Tensor) -> Tensor:
         refuse_onnx("the sort 'sinkhorn'", "export 'softsort', 'neuralsort' or a network")
-        if self.gradient == "unrolled":
-            refuse_transforms("the sort 'sinkhorn' with gradient='unrolled'")
         if x.is_meta:
             return x[..., None].expand(*x.shape, x.shape[-1]).clone()
         check_matrices(self.name, x, x.shape[-1])
@@ -109,10 +95,7 @@ class SinkhornSort(PermutationSort):
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness)
         z = 2 * steepness * saturated(_centred(keys, steepness))
-        if self.gradient == "implicit":
-            p = _plan(z, self.iterations, self.tolerance)
-        else:
-            p = _unrolled(z, self.iterations, self.tolerance)
+        p = _plan(z, self.iterations, self.tolerance)
         return spread(x[..., None, :], saturated(p.to(x.dtype)))
 
 
@@ -188,8 +171,7 @@ def _finish(
         # The error is rounded so that Python shows the warning once, not for every batch.
         warnings.warn(
             f"SinkhornSort stopped after {iterations} iterations with sums of columns about "
-            f"{error:.0e} off 1, above the tolerance {tolerance:g}; raise one of the two, or use "
-            "gradient='implicit', which needs few iterations",
+            f"{error:.0e} off 1, above the tolerance {tolerance:g}; raise one of the two",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -259,15 +241,3 @@ def _solve(p: Tensor, right: Tensor) -> Tensor:
     matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + 4 * n * torch.finfo(p.dtype).eps)
     y = torch.linalg.solve(matrix, right)
     return y - y.mean(-1, keepdim=True)
-
-
-def _unrolled(z: Tensor, iterations: int, tolerance: float) -> Tensor:
-    """The plan of z = 2 steepness x by differentiable sweeps."""
-    k, inverse = _kernel(z)
-    scaling = torch.ones_like(z)
-    for sweep in range(iterations):
-        sums = _column_sums(k, scaling)
-        if sweep % _SWEEPS_PER_TEST == 0 and not _error(scaling * sums) > tolerance:
-            break
-        scaling = 1 / sums
-    return _finish(k, scaling, inverse, iterations, tolerance)

@@ -76,13 +76,6 @@ def test_float32_targets_are_those_of_float64():
         torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)
 
 
-def test_columns_in_chunks():
-    y, t = random(3, 2, 2), random(3, 2, 2, seed=1)
-    exact = derivatives(cosh, y, t).hessian
-    for size in (2, 3, 9):
-        torch.testing.assert_close(derivatives(cosh, y, t, chunk_size=size).hessian, exact)
-
-
 def test_loss_and_its_gradient():
     y, t = random(6, 3).requires_grad_(), random(6, 3, seed=1)
     criterion = NewtonLoss(lambda y, t: (y - t).pow(4).sum(1), tikhonov=0.5)
@@ -217,7 +210,7 @@ def test_newton_losses_of_the_package(name):
 
 
 @for_each(dtype=[torch.float32, torch.float64], name=METHODS, rotating=3)
-def test_hessians_by_differences(name, dtype):
+def test_hessians_by_differences(name, dtype, monkeypatch):
     method = sorting.SoftSorter(name, **METHODS[name])
 
     def loss(y, t, *, labels):
@@ -229,8 +222,9 @@ def test_hessians_by_differences(name, dtype):
     y, labels = random(3, 4, dtype=dtype), torch.tensor([1, 2, 3])
     t = sorting.losses.permutation_matrix(random(3, 4, seed=1)).to(dtype)
     exact = derivatives(loss, y.double(), t.double(), labels=labels)
-    for size in (None, 1, 3):
-        found = derivatives(loss, y, t, labels=labels, second="differences", chunk_size=size)
+    for columns in (4, 1, 3):  # of a pass
+        monkeypatch.setattr("gendr.optim.curvature.AT_ONCE", columns * y.numel())
+        found = derivatives(loss, y, t, labels=labels, second="differences")
         for a, b in zip(found, exact, strict=True):
             assert a.dtype is dtype
             torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
@@ -299,12 +293,6 @@ def test_graphs_break_at_second_derivatives():
     graph, y = torch.compile(loss, backend="aot_eager"), random(4, 3).requires_grad_()
     found, want = (torch.autograd.grad(run(y), y) for run in (graph, loss))
     torch.testing.assert_close(found, want)
-
-
-def test_chunks_of_compiled_kernels_are_an_error():
-    method = sorting.SoftSorter("bitonic")
-    with pytest.raises(ValueError, match=r"chunk_size=2 needs a loss of plain torch.*differences"):
-        derivatives(lambda y: method(y).values.square().sum(1), random(3, 4), chunk_size=2)
 
 
 def test_large_matrices_have_the_steps_of_small_ones():
@@ -405,7 +393,6 @@ def test_losses_that_know_their_derivatives():
             r"tikhonov must be >= 0, got -1\.0",
         ),
         (lambda y: NewtonLoss(cosh, lr=0.0), ValueError, "lr must be > 0, got 0.0"),
-        (lambda y: NewtonLoss(cosh, chunk_size=0), ValueError, "chunk_size must be >= 1"),
         (lambda y: NewtonLoss(cosh, second="numbers"), ValueError, "unknown second 'numbers'"),
         (lambda y: NewtonLoss(3), TypeError, "loss must be a function"),
         (

@@ -1,7 +1,6 @@
 """Ready-made algorithms: hard limits by other code, kernels beside torch, batches, refusals."""
 
 import itertools
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,15 +9,12 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 from torch.nn.functional import one_hot
 
-import gendr
 from gendr.relaxed import (
     bubble_sort,
     dynamic_time_warping,
-    edges_of_csr,
     levenshtein,
     shortest_path,
     shortest_path_graph,
-    silhouette,
     warping_of_costs,
 )
 
@@ -96,9 +92,6 @@ def test_any_batch_shape_and_dtype():
             assert none.shape == (0, *result.shape[1:])
         if empty[0].requires_grad:
             assert torch.autograd.grad(empty[0].sum(), inputs[0])[0].shape == inputs[0].shape
-    x = triangles(2, 3, 4)
-    torch.testing.assert_close(silhouette(x, 5)[1, 2], silhouette(x[1, 2], 5), rtol=0, atol=1e-14)
-    assert silhouette(x[:0], 5).shape == (0, 3, 5, 5)
 
 
 @pytest.mark.rotating(4, group="long")
@@ -195,12 +188,6 @@ BAD_OF = {
         ({"minimum": "log_sum_exp", "dist": "laplace"}, ValueError, "logistic"),
         ({"lengths": (torch.tensor(2), torch.tensor(0))}, ValueError, "at least 1"),
     ],
-    silhouette: [
-        ({"face_vertices": torch.ones(3, 2)}, ValueError, r"\[\.\.\., F, 3, 2\]"),
-        ({"image_size": 0}, ValueError, "image_size"),
-        ({"method": "corners"}, ValueError, "edges"),
-        ({"tconorm": "sum"}, ValueError, "T-conorm"),
-    ],
 }
 GOOD = {
     shortest_path: {"costs": torch.ones(3, 3)},
@@ -208,7 +195,6 @@ GOOD = {
     bubble_sort: {"x": torch.ones(3)},
     levenshtein: {"s": torch.ones(3, 2), "t": torch.ones(4, 2)},
     dynamic_time_warping: {"a": torch.ones(3), "b": torch.ones(4)},
-    silhouette: {"face_vertices": torch.ones(1, 3, 2), "image_size": 4},
 }
 
 
@@ -218,15 +204,12 @@ def test_bad_arguments():
         cases = [
             ({name: tensor.tolist()}, TypeError, f"{name} must be a torch.Tensor"),
             ({name: tensor * torch.nan}, ValueError, "finite"),
-            *(BAD[:2] if function is silhouette else BAD),
+            *BAD,
             *BAD_OF[function],
         ]
         for changes, error, said in cases:
             with pytest.raises(error, match=said):
                 function(**{**good, **changes})
-    for starts in ([0, 2, 1, 3], [0, 2, 2, 4], [1, 2, 3]):
-        with pytest.raises(ValueError, match="starts must rise from 0"):
-            edges_of_csr(torch.tensor(starts), torch.tensor([1, 2, 0]))
 
 
 # -- shortest paths
@@ -370,9 +353,7 @@ def test_a_grid_is_a_graph():
         torch.testing.assert_close(path.nodes.reshape(3, 4, 5), grid, rtol=0, atol=1e-12)
 
 
-def test_edges_and_ends_of_graphs():
-    starts, targets = torch.tensor([0, 2, 2, 3]), torch.tensor([1, 2, 0])
-    assert edges_of_csr(starts, targets).tolist() == [[0, 1], [0, 2], [2, 0]]
+def test_a_path_from_a_node_to_itself():
     one = shortest_path_graph(EDGES, costs(2, 11), 2, 2)
     assert torch.equal(one.nodes, torch.eye(6, dtype=torch.float64)[2].expand(2, 6))
 
@@ -480,68 +461,3 @@ def test_gradients_of_warping():
     value = dynamic_time_warping(a, a.detach(), features=True, cost="euclidean")
     assert torch.autograd.grad(value.sum(), a)[0].isfinite().all()
     assert dynamic_time_warping(a, a, features=True, dist="heaviside").eq(0).all()
-
-
-# -- silhouettes
-
-
-def triangles(*shape):
-    corners = 1.6 * torch.rand(*shape, 3, 3, dtype=torch.float64) - 0.8
-    corners[..., 2] = 2.0
-    return corners.requires_grad_()
-
-
-@pytest.mark.rotating(4, group="long")
-def test_distances_give_the_image_of_the_renderer():
-    for dist, size in itertools.product(
-        ["logistic", "cauchy", "gaussian.squared", "gumbel_max"], [9, (6, 11)]
-    ):
-        x = triangles(2, 5)
-        images = [
-            silhouette(x, size, dist=dist, steepness=20.0),
-            gendr.silhouette(x, size, dist, "probabilistic", 1 / 20.0, cutoff=0),
-        ]
-        torch.testing.assert_close(*images, rtol=0, atol=1e-10)
-        g = torch.randn_like(images[0])
-        grads = [torch.autograd.grad(image, x, g)[0] for image in images]
-        torch.testing.assert_close(*grads, rtol=1e-8, atol=1e-8)
-
-
-def test_silhouettes_by_either_method(monkeypatch):
-    module = import_module("gendr.relaxed.algorithms.silhouette")  # the name is also a function
-    y, column = np.mgrid[31:-32:-2, -31:32:2] / 32
-    flat = torch.tensor([[[-0.5, 0.0], [0.5, 0.0], [0.1, 0.0]]], requires_grad=True)
-    for method in ["distance", "edges"]:
-        x = triangles(3, 4)
-        hard = silhouette(x, 32, method=method, dist="heaviside").detach()
-        expected = np.zeros((3, 32, 32), bool)
-        for b, triangle in itertools.product(range(3), range(4)):
-            a, c, d = x[b, triangle, :, :2].detach().numpy()
-            sides = np.array(
-                [
-                    (q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (column - p[0])
-                    for p, q in ((a, c), (c, d), (d, a))
-                ]
-            )
-            expected[b] |= np.all(sides > 0, 0) | np.all(sides < 0, 0)
-        assert 0.05 < expected.mean() < 0.95
-        assert torch.equal(hard.bool(), torch.from_numpy(expected))
-        torch.testing.assert_close(
-            silhouette(x, 32, method=method, steepness=1e7), hard, rtol=0, atol=1e-3
-        )
-        found = []  # large images are computed in parts
-        g = torch.randn(3, 8, 8, dtype=torch.float64)
-        for pairs in (40, 1 << 19):
-            monkeypatch.setattr(module, "_PAIRS", pairs)
-            image = silhouette(x, 8, method=method)
-            found.append((image, *torch.autograd.grad(image, x, g)))
-        for joined, whole in zip(*found, strict=True):
-            torch.testing.assert_close(whole, joined, rtol=0, atol=1e-12)
-        assert torch.autograd.gradcheck(
-            lambda x, b, m=method: silhouette(x, (3, 4), method=m, steepness=b),
-            (triangles(1, 3), number(4.0)),
-        )
-        image = silhouette(flat, 4, method=method, steepness=1e5)  # which covers nothing
-        assert image.max() < 1e-3
-        assert torch.autograd.grad(image.sum(), flat)[0].isfinite().all()
-    assert torch.equal(silhouette(x[:, :0], 5), torch.zeros(3, 5, 5, dtype=torch.float64))

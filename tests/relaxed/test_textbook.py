@@ -7,7 +7,7 @@ from math import inf
 import pytest
 import torch
 
-from gendr import relaxed
+from gendr import distributions, relaxed
 from gendr.relaxed import programs
 
 DISTRIBUTIONS = ["logistic", "cauchy"]
@@ -119,17 +119,18 @@ def test_shortest_path_of_t_norms():
 
 
 def test_silhouette():
-    for dist in DISTRIBUTIONS:
-        triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
-        a, b, c = triangles.unbind(-2)
-        turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
-        order = torch.where((turn > 0)[..., None], torch.tensor([0, 1, 2]), torch.tensor([0, 2, 1]))
-        turned = triangles.gather(-2, order[..., None].expand(2, 3, 3, 2))  # counterclockwise
-        axis = (torch.arange(6, dtype=torch.float64) * 2 + 1) / 6 - 1
-        y, x = torch.meshgrid(axis.flip(0), axis, indexing="ij")
-        got = programs.silhouette(turned[:, None, None], x, y, scale=0.2, dist=dist)
-        want = relaxed.silhouette(triangles, 6, method="edges", dist=dist, steepness=5.0)
-        same([got], [want], triangles)
+    """The product over the edges, and its complement over the triangles, by distances to lines."""
+    axis = (torch.arange(6, dtype=torch.float64) * 2 + 1) / 6 - 1
+    y, x = torch.meshgrid(axis.flip(0), axis, indexing="ij")
+    for name in DISTRIBUTIONS:
+        triangles = numbers(2, 1, 1, 3, 3, 2, seed=2) - 0.5
+        got = programs.silhouette(triangles, x, y, scale=0.2, dist=name)
+        edge = triangles.roll(-1, -2) - triangles
+        beside = torch.stack([x, y], -1)[..., None, None, :] - triangles
+        cross = edge[..., 0] * beside[..., 1] - edge[..., 1] * beside[..., 0]
+        heights = cross / edge.norm(dim=-1)
+        inside = distributions.get(name)(heights, 0.2).prod(-1)
+        same([got], [1 - (1 - inside).prod(-1)], triangles)
 
 
 def test_decision_tree():

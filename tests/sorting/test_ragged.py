@@ -35,7 +35,6 @@ OTHERS = [
     get("softsort", steepness=0.7, power=2.0),
     get("softsort", steepness=0.7, power=1.5),
     get("sinkhorn", steepness=0.7),
-    get("sinkhorn", steepness=0.7, gradient="unrolled", iterations=10, tolerance=1.0),
     get("permutahedron", steepness=0.7),
     get("permutahedron", steepness=0.7, regularization="entropic"),
 ]

@@ -12,8 +12,6 @@ from scipy.stats import rankdata
 from gendr.sorting import get
 from support.cases import for_each
 
-GRADIENTS = ["implicit", "unrolled"]
-
 
 def keys(*shape, dtype=torch.float64, seed=0):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
@@ -49,11 +47,11 @@ def dense_sinkhorn(x, epsilon, sweeps):
     return n * np.exp((alpha[:, None] + beta - cost) / epsilon).T
 
 
-@for_each("n, epsilon", [(3, 0.2), (6, 0.1), (9, 0.05)], gradient=GRADIENTS, rotating=6)
-def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
+@for_each("n, epsilon", [(3, 0.2), (6, 0.1), (9, 0.05)])
+def test_the_plan_is_that_of_the_paper(n, epsilon):
     x = keys(n, seed=n)
     squashed = torch.sigmoid((x - x.mean()) / x.std())
-    sort = sinkhorn(1 / (epsilon * (n - 1)), tolerance=1e-12, gradient=gradient)
+    sort = sinkhorn(1 / (epsilon * (n - 1)), tolerance=1e-12)
     want = dense_sinkhorn(squashed.numpy(), epsilon, 3000)
     np.testing.assert_allclose(sort.permutation(squashed), want, atol=1e-9)
     np.testing.assert_allclose(
@@ -63,12 +61,10 @@ def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
 
 
 def test_two_values_are_swapped_by_the_logistic_distribution():
-    for gradient in GRADIENTS:
-        x = keys(20, 2)
-        p = sinkhorn(3.0, gradient=gradient).permutation(x)
-        stay = torch.sigmoid(3.0 * (x[:, 1] - x[:, 0]))
-        want = torch.stack([stay, 1 - stay, 1 - stay, stay], -1).reshape(20, 2, 2)
-        torch.testing.assert_close(p, want, atol=1e-12, rtol=0)
+    x = keys(20, 2)
+    stay = torch.sigmoid(3.0 * (x[:, 1] - x[:, 0]))
+    want = torch.stack([stay, 1 - stay, 1 - stay, stay], -1).reshape(20, 2, 2)
+    torch.testing.assert_close(sinkhorn(3.0).permutation(x), want, atol=1e-12, rtol=0)
 
 
 def test_the_plan_is_doubly_stochastic_and_optimal():
@@ -128,45 +124,30 @@ def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
 
 
 @for_each(
-    "n, steepness, gradient",
-    [(2, 1.0, "implicit"), (6, 0.2, "implicit"), (6, 8.0, "implicit"), (4, 0.2, "unrolled")],
+    "n, steepness",
+    [(2, 1.0), (6, 0.2), (6, 8.0)],
     face=["permutation", "values", "ranks"],
     rotating=3,
 )
-def test_first_and_second_derivatives(n, steepness, gradient, face):
+def test_first_and_second_derivatives(n, steepness, face):
     x = keys(1, n, seed=1).requires_grad_()
     s = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
 
     def call(x, s):
-        return getattr(sinkhorn(s, tolerance=1e-12, gradient=gradient), face)(x)
+        return getattr(sinkhorn(s, tolerance=1e-12), face)(x)
 
     assert torch.autograd.gradcheck(call, (x, s), fast_mode=True)
     assert torch.autograd.gradgradcheck(call, (x, s), atol=1e-5, fast_mode=True)
 
 
-def test_both_gradients_agree_where_the_sweeps_converge():
-    for n in (1, 2, 5, 12):
-        x, weights = keys(3, n), keys(3, n, n, seed=1)
-        gradients = []
-        for gradient in GRADIENTS:
-            s = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
-            inputs = (x.clone().requires_grad_(), s)
-            p = sinkhorn(s, tolerance=1e-13, gradient=gradient).permutation(inputs[0])
-            first = torch.autograd.grad((p * weights).sum(), inputs, create_graph=True)
-            curvature = torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
-            gradients.append([*(g.detach() for g in first), *curvature])
-        for implicit, unrolled in zip(*gradients, strict=True):
-            torch.testing.assert_close(implicit, unrolled, rtol=1e-9, atol=1e-10)
-
-
 def test_a_warning_says_how_far_off_it_stopped():
     x = keys(2, 16)
-    for sort in (sinkhorn(10.0, iterations=1), sinkhorn(10.0, iterations=50, gradient="unrolled")):
-        with pytest.warns(RuntimeWarning, match=r"stopped after \d+ iterations") as caught:
-            p = sort.permutation(x)
-        off = (p.sum(-2) - 1).abs().max().item()
-        assert f"about {off:.0e} off 1" in str(caught[0].message)
-        assert off > sort.tolerance
+    sort = sinkhorn(10.0, iterations=1)
+    with pytest.warns(RuntimeWarning, match=r"stopped after 1 iterations") as caught:
+        p = sort.permutation(x)
+    off = (p.sum(-2) - 1).abs().max().item()
+    assert f"about {off:.0e} off 1" in str(caught[0].message)
+    assert off > sort.tolerance
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sinkhorn(10.0, iterations=1, tolerance=0.5).permutation(x)
@@ -176,7 +157,6 @@ def test_settings_are_checked():
     for settings, message in (
         ({"iterations": 0}, "iterations must be >= 1"),
         ({"tolerance": 0.0}, "tolerance must be > 0"),
-        ({"gradient": "none"}, "unknown gradient 'none'; allowed: implicit, unrolled"),
         ({"steepness": -1.0}, "steepness must be > 0"),
     ):
         with pytest.raises(ValueError, match=message):

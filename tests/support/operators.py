@@ -102,9 +102,6 @@ def entries(seed: int = 3) -> dict[str, tuple[Callable[..., Tensor], tuple[Tenso
         lambda a, b: relaxed.levenshtein(a.softmax(-1), b.softmax(-1)), (leaf(5, 3), leaf(4, 3))
     )  # fmt: skip
     found["program"] = lambda x: bubble_sort(x, scale=0.1)[0], (leaf(4),)
-    found["silhouette of programs"] = (
-        lambda x: relaxed.silhouette(x * corners[0] + corners[1], 8), (leaf(5, 3, 3),)
-    )  # fmt: skip
     for name in ("laplacian_loss", "flatten_loss", "normal_consistency_loss", "edge_length_loss"):
         mesh, loss = icosphere(1), getattr(losses, name)
         found[name] = lambda x, f=loss, m=mesh: f(m.with_vertices(x)), (leaf(42, 3),)

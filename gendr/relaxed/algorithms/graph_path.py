@@ -82,30 +82,6 @@ class GraphTask:
     iterations: int
 
 
-def edges_of_csr(starts: Tensor, targets: Tensor) -> Tensor:
-    """The list of edges [E, 2] of a graph in CSR form, in its order.
-
-    Args:
-        starts: [V + 1] integers; the edges of node v are starts[v] .. starts[v + 1] - 1.
-        targets: [E] integers, the nodes in which edges end.
-
-    Raises:
-        TypeError: no integer tensors.
-        ValueError: starts that do not rise from 0 to E.
-    """
-    starts, targets = check_integer("starts", starts), check_integer("targets", targets)
-    if starts.ndim != 1 or targets.ndim != 1 or not len(starts):
-        raise ValueError(
-            "starts and targets must have shapes [V + 1] and [E], got "
-            f"{shape_text(starts.shape)} and {shape_text(targets.shape)}"
-        )
-    counts = starts.diff()
-    if int(starts[0]) != 0 or int(starts[-1]) != len(targets) or bool((counts < 0).any()):
-        raise ValueError(f"starts must rise from 0 to the number of edges, {len(targets)}")
-    sources = torch.arange(len(counts), device=starts.device).repeat_interleave(counts)
-    return torch.stack([sources, targets], 1)
-
-
 @worded()
 @in_single
 def shortest_path_graph(
@@ -126,8 +102,7 @@ def shortest_path_graph(
     >>> path = shortest_path_graph(edges, costs, 0, 5)      # edges [E, 2], costs [..., E]
 
     Args:
-        edges: [E, 2] integers, (from, to); for a graph in CSR form see `edges_of_csr`. An edge that
-            can be taken both ways is two edges.
+        edges: [E, 2] integers, (from, to). An edge that can be taken both ways is two edges.
         costs: [..., E], of the edges; they should be positive.
         source: the first node.
         target: the last node.
