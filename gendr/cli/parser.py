@@ -384,7 +384,7 @@ class Splat(OnThreads, ReadsImages):
       mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
                       gendr fit --init takes
       sheet.png       pictures that were held out, and what the triangles look like from there
-      orbit.mp4       a walk past the cameras, or orbit.gif where imageio-ffmpeg is not installed
+      orbit.gif       a walk past the cameras
       metrics.json    PSNR and SSIM of each picture held out, of the soft triangles and of the
                       GLB; seconds, settings, versions
       checkpoint.pt   every 30 s: the state of the training; --resume goes on from it

@@ -66,9 +66,9 @@ from gendr.photos.views import color_of
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.
 SPLATS, PLY, GLB, MESH = "splats.npz", "splats.ply", "splats.glb", "mesh.obj"
-SHEET, VIDEO, ANIMATION, METRICS = "sheet.png", "orbit.mp4", "orbit.gif", "metrics.json"
+SHEET, ANIMATION, METRICS = "sheet.png", "orbit.gif", "metrics.json"
 CHECKPOINT, HARD, PREVIEW, START = "checkpoint.pt", "opaque.pt", "preview.png", "start.npz"
-FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
+FILES = (SPLATS, PLY, GLB, MESH, SHEET, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
 # Seconds between two checkpoints, and between two previews, which take at most this part of the
 # time.
 SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
@@ -573,7 +573,7 @@ class _Report:
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
         metrics |= {**self.asked, "files": sorted(path.name for path in files)}
         write_all({**files, out / METRICS: as_json(metrics)})
-        for name in {GLB, MESH, VIDEO, ANIMATION} - {path.name for path in files}:
+        for name in {GLB, MESH} - {path.name for path in files}:
             (out / name).unlink(missing_ok=True)  # of an earlier training
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
@@ -694,5 +694,5 @@ class _Report:
         except ValueError:  # cameras that look in parallel, or away from each other
             centre = splats.vertices.mean(1).median(0).values
             camera = camera_path(photos.camera, FRAMES, centre)
-        kind, content = film(splats, camera, _within(photos.image_size, FRAME), tell)
-        return {self.out / f"orbit{kind}": content}
+        content = film(splats, camera, _within(photos.image_size, FRAME), tell)
+        return {self.out / ANIMATION: content}

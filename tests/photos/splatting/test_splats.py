@@ -4,7 +4,6 @@ import io
 import sys
 import types
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -329,30 +328,12 @@ def ball():
     return from_mesh(icosphere(2), 50)
 
 
-def test_films_are_of_the_kind_that_there_is(ball, monkeypatch):
-    camera = look_at(4.0, 10.0, torch.arange(3) * 100.0, 40.0)
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    told = []
-    kind, content = film(ball, camera, (21, 33), told.append)
-    assert kind == ".gif"
-    assert told == [1 / 3, 2 / 3, 1]
-    with Image.open(io.BytesIO(content)) as image:
+def test_films_have_a_frame_for_each_camera(ball):
+    camera, told = look_at(4.0, 10.0, torch.arange(3) * 100.0, 40.0), []
+    with Image.open(io.BytesIO(film(ball, camera, (21, 33), told.append))) as image:
         assert (image.n_frames, image.size) == (3, (33, 21))
         assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
-    sent = []
-
-    def write_frames(path, size, **_):
-        frame = yield
-        while frame is not None:
-            sent.append((size, frame.shape))
-            with open(path, "ab") as file:
-                file.write(b"frame")
-            frame = yield
-
-    fake = SimpleNamespace(write_frames=write_frames, __spec__=object())
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", fake)
-    assert film(ball, camera, (21, 33)) == (".mp4", 3 * b"frame")
-    assert sent == 3 * [((32, 20), (20, 32, 3))]
+    assert told == [1 / 3, 2 / 3, 1]
 
 
 def test_white_stays_white_in_gifs():
