@@ -602,7 +602,7 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
         monkeypatch.setattr(module, "_CELLS", 32)
     save_photos(tmp_path / "photos")
     whole, out = tmp_path / "whole", tmp_path / "out"
-    options = ["--init", "hull", "--steps", 4, "--colors", "vertex", "--refine", "rgb", "cameras"]
+    options = ["--init", "hull", "--steps", 4, "--colors", "vertex", "--refine", "cameras"]
     command = ["fit", tmp_path / "photos", *options, "--quiet"]
     called = []
 
@@ -1176,12 +1176,12 @@ BAD_INPUT = [
     ("splat grey -o foreign", "foreign/checkpoint.pt is no checkpoint of"),
     ("pose box.ply grey/images -o grey/images", "-o grey/images is where grey/images is"),
     ("fit opaque --background blurple", "the name of a colour or #rrggbb, got 'blurple'"),
-    ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
+    ("fit box.ply --colors vertex", "--colors is for photos, and box.ply is a mesh"),
     ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
     ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
-    ("fit box.ply --refine rgb", "--refine rgb needs photos, and box.ply is a mesh"),
+    ("fit box.ply --shape photos", "--shape is for photos, and box.ply is a mesh"),
     ("fit box.ply --refine cameras", "--refine is for photos, and box.ply is a mesh"),
-    ("fit grey --refine rgb", "--refine rgb needs photos, and grey is masks without colours"),
+    ("fit grey --shape photos", "--shape photos needs photos, and grey is masks without colours"),
     ("fit box.ply --scale 1cm", "1.5px"),
     ("fit box.ply --scale 1:2:3", "START:END"),
     ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),

@@ -214,7 +214,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     with viewer_of(out, args.view), session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
-        if _moves_cameras(args):
+        if args.refine:
             session.place = "while the cameras were refined", f"with what is in {out}"
             target = _with_cameras(args, target, stages)
             clock.lap("cameras")
@@ -284,8 +284,8 @@ def _from_sphere(args: Fit) -> bool:
 
 
 _OF_PHOTOS = (
-    "masks", "cameras", "background", "tolerance", "keep_doubtful", "object", "light", "exposure",
-    "texture_size", "color_size",
+    "refine", "shape", "colors", "masks", "cameras", "background", "tolerance", "keep_doubtful",
+    "object", "light", "exposure", "texture_size", "color_size",
 )  # fmt: skip
 
 
@@ -302,9 +302,8 @@ def _load(args: Fit, device: torch.device) -> _Target:
         if args.background in (None, AUTO) and (flags := photos.given_options(args, "tolerance")):
             raise ValueError(f"{flags[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
-    of_photos = photos.given_options(args, *_OF_PHOTOS)
-    for flag in ["--refine"] * _moves_cameras(args) + of_photos:
-        raise ValueError(f"{flag} is for photos, and {args.target} is a mesh; leave it out")
+    if flags := photos.given_options(args, *_OF_PHOTOS):
+        raise ValueError(f"{flags[0]} is for photos, and {args.target} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -312,10 +311,6 @@ def _load(args: Fit, device: torch.device) -> _Target:
     size = args.image_size or (SPHERE_MESH_SIZE if _from_sphere(args) else MESH_SIZE)
     masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
-
-
-def _moves_cameras(args: Fit) -> bool:
-    return not {"cameras", "focal"}.isdisjoint(args.refine)
 
 
 def _load_mesh(args: Fit, text: str, device: torch.device) -> Mesh:

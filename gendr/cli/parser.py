@@ -177,7 +177,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         shape: photos (as by default, if there are three with colours): after the silhouettes,
             stereo moves the surface where no outline shows it, as in a bowl; or silhouettes alone.
         refine: cameras: before the fit, put poses right that are a few degrees off; focal: and the
-            focal length, by one factor; rgb is the same as --shape photos.
+            focal length, by one factor.
         colors: texture (as by default), vertex for vertex colours, or none.
         texture_size: side of the texture (default: 256 to 2048, as the photos carry).
         color_size: shorter side of the photos that colours are taken from (default: their own, at
@@ -227,9 +227,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))
     shape: str | None = option(None, None, "KIND", choices=("photos", "silhouettes"))
-    refine: tuple[str, ...] = option(
-        (), None, "WHAT", nargs="+", choices=("rgb", "cameras", "focal")
-    )
+    refine: tuple[str, ...] = option((), None, "WHAT", nargs="+", choices=("cameras", "focal"))
     colors: str | None = option(None, None, "KIND", choices=("texture", "vertex", "none"))
     texture_size: int | None = option(None, count(16), "TEXELS")
     color_size: int | None = option(None, count(2), "PIXELS")

@@ -166,11 +166,12 @@ def check_colors(args: Fit, kind: str) -> None:
         raise ValueError(f"{flags[0]} has no effect: {args.target} gets {carried}; leave it out")
 
 
-def _check_colored(option: str, args: Fit, views: Views | None) -> None:
+def _check_colored(option: str, args: Fit, views: Views) -> None:
     """Refuse an option that needs the colours of photos if there are none."""
-    if views is None or views.rgb is None:
-        what = "a mesh" if views is None else "masks without colours"
-        raise ValueError(f"{option} needs photos, and {args.target} is {what}; leave it out")
+    if views.rgb is None:
+        raise ValueError(
+            f"{option} needs photos, and {args.target} is masks without colours; leave it out"
+        )
 
 
 def trusted(args: Fit, views: Views) -> tuple[int, ...] | None:
@@ -274,25 +275,20 @@ def moves_surface(args: Fit, views: Views | None) -> bool:
     Raises:
         ValueError: if they shall and cannot: without colours, or if there are too few.
     """
-    by_default = args.shape is None and "rgb" not in args.refine
-    if by_default and (views is None or views.rgb is None):
+    if views is None or args.shape == "silhouettes":
+        return False
+    if args.shape is None and views.rgb is None:
         return False
     from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
 
-    if by_default and views is not None:
-        return len(views.masks) >= LEAST_VIEWS
-    if args.shape == "silhouettes":
-        if "rgb" in args.refine:
-            raise ValueError("--shape silhouettes and --refine rgb contradict each other")
-        return False
-    option = "--shape photos" if args.shape else "--refine rgb"
-    _check_colored(option, args, views)
-    if views is not None and len(views.masks) < LEAST_VIEWS:
+    _check_colored("--shape photos", args, views)
+    enough = len(views) >= LEAST_VIEWS
+    if args.shape is not None and not enough:
         raise ValueError(
-            f"{option} needs at least {LEAST_VIEWS} photos, and {args.target} has "
-            f"{len(views.masks)}; leave it out"
+            f"--shape photos needs at least {LEAST_VIEWS} photos, and {args.target} has "
+            f"{len(views)}; leave it out"
         )
-    return True
+    return enough
 
 
 def refined_shape(
@@ -366,12 +362,11 @@ def carrier(args: Fit, views: Views | None) -> str:
     Raises:
         ValueError: if colours are asked for and there are none.
     """
-    wanted = args.colors
-    if views is None or views.rgb is None:
-        if wanted not in (None, "none"):
-            _check_colored(f"--colors {wanted}", args, views)
+    if views is None or args.colors == "none":
         return "none"
-    return wanted or "texture"
+    if args.colors is not None:
+        _check_colored(f"--colors {args.colors}", args, views)
+    return "none" if views.rgb is None else args.colors or "texture"
 
 
 def color_size(count: int) -> int:
