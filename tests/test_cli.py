@@ -798,20 +798,6 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
     assert facts(out)["seed"] == 0
 
 
-@pytest.mark.rotating(4, group="fits")
-def test_a_slow_fit_with_heavy_tails_says_what_is_faster(box, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(fit, "HINT_AFTER", 0.0)
-    monkeypatch.setattr(fit, "HINT_SECONDS", 0.0)
-    hint = "with --cutoff 0.02 it would be about"
-    for options, said in (
-        ("--dist cauchy", hint), ("--dist cauchy --cutoff 0.02", ""), ("--dist logistic", "")
-    ):  # fmt: skip
-        assert run("fit", box, "-o", tmp_path, *SMALL[:4], "--steps", 3, *options.split()) == 0
-        err = capsys.readouterr().err
-        assert err.count("gendr: ") == bool(said), options
-        assert said in err, options
-
-
 @pytest.mark.every
 @pytest.mark.slow
 def test_demo_reaches_its_goal(tmp_path):

@@ -55,10 +55,6 @@ CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", photos.PROGRESS, "preview.png"
 # time.
 SAVE_SECONDS = PREVIEW_SECONDS = 5.0
 PREVIEW_PART = 0.03
-# The hint that a larger cutoff is faster: the cutoff that it names. It is given HINT_AFTER seconds
-# into the fit if more than HINT_SECONDS are left and faces reach further than HINT_REACH (NDC: the
-# image is 2 wide).
-FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
 # The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
@@ -394,8 +390,6 @@ class _FitReport:
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
-        self.first: tuple[int, float] | None = None
-        self.hinted = False
         self.previews = Pace(PREVIEW_SECONDS, PREVIEW_PART)
         # Drawn while the fit goes on: the target, and every shape of the trace.
         self.beside = beside
@@ -411,7 +405,6 @@ class _FitReport:
         where = f"after step {state.step} of {self.total(state)}"
         self.session.place = where, f"from {self.out / CHECKPOINT}"
         self.session.after(state, partial(self.save, state))
-        self.hint(state)
         self.draw(state)
         if state.trace and self.previews.is_due:
             with self.previews.paused():
@@ -445,25 +438,6 @@ class _FitReport:
             self.animated().pictures,
         )  # fmt: skip
         write_whole(self.out / PREVIEW, visual.picture(frames[0]))
-
-    def hint(self, state: FitState) -> None:
-        """Tell the user once how a slow fit with heavy tails can be made faster."""
-        if self.first is None:  # the first step also compiles
-            self.first = state.step, time.perf_counter()
-        step, start = self.first
-        elapsed = time.perf_counter() - start
-        known = self.hinted or self.quiet or self.settings.budget is not None
-        if known or state.step == step or elapsed < HINT_AFTER:
-            return
-        self.hinted = True
-        left = elapsed / (state.step - step) * (self.total(state) - state.step)
-        faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
-        if left > HINT_SECONDS and faster is not None:
-            self.session.write(
-                f"gendr: about {left:.0f} s to go, because the tails of "
-                f"{self.settings.distribution} reach far; with --cutoff {FAST_CUTOFF:g} it "
-                f"would be about {faster} times faster"
-            )
 
     def save(self, state: FitState) -> None:
         """Write the checkpoint, and beside it a readable file about the fit so far.
@@ -666,26 +640,6 @@ class _FitReport:
             painted=None if self.carrier == "none" else mesh,
         )
         return visual.picture(page)
-
-
-def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
-    """How many times faster a step would be with `FAST_CUTOFF`; None if it would gain little.
-
-    The time of a step grows a little faster than the distance at which faces still count, until
-    that distance is the width of the image.
-
-    Args:
-        settings: The settings of the fit.
-        scale: The scale of the step, in NDC (NDC^2 for squared distributions).
-    """
-    wide = torch.tensor(scale, dtype=torch.float64)
-    now, then = (
-        min(float(settings.distribution.radius(wide, cutoff).max()), 2.0)
-        for cutoff in (settings.cutoff, max(settings.cutoff, FAST_CUTOFF))
-    )
-    if now < HINT_REACH or now < 2 * then:
-        return None
-    return int(now / then) if then > 0 else None
 
 
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
