@@ -29,7 +29,6 @@ from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
-from gendr.cli.view import viewer_of
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
 from gendr.jobs.loop import Pace
@@ -207,7 +206,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with viewer_of(out, args.view), session, Beside(device) as beside:
+    with session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if args.refine:

@@ -105,7 +105,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       gendr fit photos/ -o out --scene --hold-out 5   all that photos see, scored by every fifth
       gendr fit photos/ -o out --shape silhouettes   no stereo, outlines alone
       gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
-      gendr fit photos/ -o out --view               watched in the browser while it runs
 
     what is written to the output folder (files of these names are replaced, together at the end):
       fit.gif           the fit on its way, beside its target
@@ -147,8 +146,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
-        view: a page in the browser that shows the fit as it goes; in a terminal it stays until
-            Ctrl-C.
         settings: of the fit.
         budget: end after 90s, 2m or 1h, that of finding cameras apart: steps take a third of it and
             stereo as much, or steps most of it without stereo, and the rest is for colours and
@@ -205,7 +202,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     target: str = option(metavar="TARGET", flags="")
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
-    view: bool = option(False)
     settings: FitSettings = group(
         FitSettings, dist="DIST", tconorm="NAME", backend="NAME", edge="PIXELS",
         budget=(seconds, "TIME"),
@@ -516,7 +512,6 @@ class View(OnThreads):
         photos: their folder, if it is not where the output folder says.
         port: of the page; the next one that is free.
         image_size: shorter side of soft pictures.
-        wait: for the first file of an output folder that is still empty.
     """
 
     groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "threads quiet debug"}
@@ -525,7 +520,6 @@ class View(OnThreads):
     photos: str | None = option(None, None, "FOLDER")
     port: int = option(8080, Number(1, 65535, whole=True))
     image_size: int = option(400, count(32), "PIXELS")
-    wait: bool = option(False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ def digests(args: Fit | Splat, path: Path) -> dict[str, str]:
     if isinstance(plain, Splat):
         plain = replace(plain, photos=str(path))
     else:
-        plain = replace(plain, target=str(path), view=False)
+        plain = replace(plain, target=str(path))
         named += sorted(Path(plain.masks).glob("*")) if plain.masks is not None else []
     # Neither what an operating system keeps beside photos nor other results there.
     own = {place: _has_results(place) for place in {file.parent for file in inside} - {folder}}

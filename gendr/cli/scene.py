@@ -202,7 +202,7 @@ def refuse(args: Fit) -> None:
         raise ValueError("--scene and --object contradict each other; give one of them")
     flags = given_options(
         args, "masks", "background", "tolerance", "keep_doubtful", "init", "refine", "shape",
-        "subdivisions", "views", "elevation", "color_size", "view",
+        "subdivisions", "views", "elevation", "color_size",
     )  # fmt: skip
     usual = FitSettings()
     flags += changed(args.settings, usual, (f.name for f in fields(usual) if f.name != "budget"))
