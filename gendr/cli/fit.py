@@ -515,7 +515,8 @@ class _FitReport:
             mesh = colors.mesh
             metrics["colors"] = photos.color_facts(colors, views, self.carrier)
             note = f"PSNR {metrics['colors']['psnr']:.1f} dB"
-            files |= photos.color_files(mesh, out, self.session)
+            name = photos.COLORED if mesh.texture is None else photos.TEXTURED
+            files |= mesh.to_files(out / name, normals=not mesh.unlit)
             extra = [path.name for path in files]
             self.clock.lap("colors")
         if target.views is not None:

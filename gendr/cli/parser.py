@@ -112,7 +112,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       fit.obj           the mesh with the best hard silhouettes, in the target's coordinates
       fit.glb           of photos with colours: the same with its texture, for any viewer (with
                         --colors vertex fit.ply); fit.obj then comes with fit.mtl and fit.png
-      turntable.gif     of photos with colours: the coloured mesh
       metrics.json      IoU per view, chamfer distance, seconds, settings, versions
       checkpoint.pt     the state after the last steps; --resume goes on from it
       cameras.pt refine.pt colors.pt    what comes before and after the shape, as far as it has

@@ -15,7 +15,6 @@ from gendr._common.files import write_all
 from gendr.cli.command_line import say
 from gendr.cli.common import Sources, as_json, changed, model_file, read_json
 from gendr.cli.parser import Fit, Splat
-from gendr.cli.progress import Session
 from gendr.cli.stages import STAGES, Stages
 from gendr.jobs.folders import SOURCES
 from gendr.kernels.threads import mapped
@@ -32,14 +31,11 @@ if TYPE_CHECKING:
     from gendr.photos.fitting import CameraResult, ColorResult, FitResult
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
-CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
+CAMERAS, TEXTURED, COLORED = "cameras.json", "fit.glb", "fit.ply"
 METRICS = "metrics.json"
 FINISHED = "{}: finished already, by the same photos and options\n"
 # Results of objects and scenes: those of an earlier fit go that this one does not have.
-RESULTS = {
-    "fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED,
-    TURNTABLE, METRICS,
-}  # fmt: skip
+RESULTS = {"fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED, METRICS}
 # What stands in the folder of an object, or of a scene, while one is made.
 PROGRESS, FOLDER = UNDER_WAY = "progress.json", "depth_maps"
 # Shorter side in pixels of the photos for stereo, unless --image-size says less or more.
@@ -50,8 +46,6 @@ COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
 # Small parts that the mean IoU loses more without are wanted by masks.
 _WANTED = 5e-4
 _NAMED = 5  # photos that are named in a line
-# The turntable: views, their size in pixels, and their elevation in degrees.
-FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
 
 def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, Any]) -> None:
@@ -484,20 +478,3 @@ def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
             "coefficients": light.coefficients.double().round(decimals=5).tolist(),
         },
     }
-
-
-def color_files(mesh: Mesh, out: Path, session: Session) -> dict[Path, bytes]:
-    """The coloured mesh for other programs, and a turntable of it."""
-    name = COLORED if mesh.texture is None else TEXTURED
-    camera = visual.orbit(
-        mesh, [360 * i / FRAMES for i in range(FRAMES)], ELEVATION, fill=visual.CLOSE_FILL
-    )
-
-    def frame(i: int) -> visual.Pixels:
-        seen = visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"})
-        return visual.composited(*seen)[0]
-
-    with session.part("turntable") as tell:
-        frames = mapped(frame, range(FRAMES), tell, device=mesh.device)
-    turntable = {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}
-    return mesh.to_files(out / name, normals=not mesh.unlit) | turntable
