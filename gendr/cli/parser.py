@@ -374,8 +374,6 @@ class Splat(OnThreads, ReadsImages):
       splats.npz      the triangles: gendr.photos.splatting.Splats.load
       splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
       splats.glb      opaque triangles, trained to look like the photos in any 3D program
-      mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
-                      gendr fit --init takes
       sheet.png       pictures that were held out, and what the triangles look like from there
       orbit.gif       a walk past the cameras
       metrics.json    PSNR and SSIM of each picture held out, of the soft triangles and of the
