@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gendr._common.files import write_all
+from gendr._common.texts import first_few
 from gendr.cli.command_line import say
 from gendr.cli.common import Sources, as_json, changed, model_file, read_json
 from gendr.cli.parser import Fit, Splat
@@ -45,7 +46,6 @@ STEREO_SIZE = 400
 COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
 # Small parts that the mean IoU loses more without are wanted by masks.
 _WANTED = 5e-4
-_NAMED = 5  # photos that are named in a line
 
 
 def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, Any]) -> None:
@@ -444,7 +444,7 @@ def warnings_of(
             "photos from there would mend"
         )
     if lacks:
-        names = ", ".join(name for name, _ in lacks[:_NAMED]) + ", ..." * (len(lacks) > _NAMED)
+        names = first_few([name for name, _ in lacks])
         said.append(
             f"the masks of {len(lacks)} of {count} photos show parts that the mesh does not have, "
             f"up to {lacks[0][1]:.1%} of the object: {names}. What moved meanwhile is missing in "

@@ -33,6 +33,7 @@ from gendr._common.checks import (
     dtype_name,
 )
 from gendr._common.files import write_whole
+from gendr._common.texts import first_few
 from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
@@ -371,12 +372,11 @@ def _read_frames(
     if empty:
         # An empty mask would pull the whole object out of that view. If it is correct, the other
         # views show the same, so that nothing is lost without it.
-        shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
         count = "all" if len(empty) == len(frames) else f"{len(empty)} of"
         advice = "mend them" if plain is None else "mend them, or the colour of the background"
         raise ValueError(
-            f"{file}: {count} {len(frames)} masks are empty ({shown}); {advice}, or leave out the "
-            "frames that do not show the object"
+            f"{file}: {count} {len(frames)} masks are empty ({first_few(empty)}); {advice}, or "
+            "leave out the frames that do not show the object"
         )
     if whole and plain is not None:
         raise ValueError(
