@@ -223,11 +223,9 @@ def test_pose_conventions_by_their_definitions(turning, tmp_path):
     save_mask(mask, tmp_path / "in" / "a.png")
     out = tmp_path / "out"
     (found,) = posed(turning, out, tmp_path / "in")["images"]
-    assert names(out) == {"camera.json", "overlay.png", "search.gif"}
+    assert names(out) == {"camera.json", "overlay.png"}
     assert found["iou"] > 0.95
     assert found["image"] == "a.png"
-    with Image.open(out / "search.gif") as gif:
-        assert gif.n_frames >= 2  # equal ones are one
     height, width = found["image_size"]
     assert (height, width) == (60, 80)
     points = mesh.vertices.double().numpy()
@@ -264,13 +262,13 @@ def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatc
     words = ["pose", turning / "box.obj", turning / "video", *LITTLE, "--starts", 4, *extra]
     whole, out, done = tmp_path / "whole", tmp_path / "out", []
     assert run(*words, "-o", whole) == 0
-    packed, gif = track.packed, visual.gif
+    packed, picture = track.packed, visual.picture
 
-    def stopping(*image):
+    def stopping(image):
         done.append(image)
         if len(done) == 3:
             raise KeyboardInterrupt
-        return packed(*image)
+        return packed(image)
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -283,11 +281,11 @@ def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatc
     said = refused(capsys, *words, "-o", out, "--resume", "--steps", 21)
     assert "poses.pt is of another mesh, other images or other options" in said
     done.clear()
-    monkeypatch.setattr(visual, "gif", interrupted)
+    monkeypatch.setattr(visual, "picture", interrupted)
     assert run(*words, "-o", out, "--resume") == 130
     assert "stopped after 3 images; the same command with --resume" in capsys.readouterr().err
     assert len(done) == 1  # only the last image was left
-    monkeypatch.setattr(visual, "gif", gif)
+    monkeypatch.setattr(visual, "picture", picture)
     assert run(*words, "-o", out, "--resume") == 0
     assert len(done) == 1
     assert facts(whole, "camera.json") == facts(out, "camera.json")

@@ -249,8 +249,7 @@ class Pose(OnThreads, ReadsImages):
       camera.json     the camera of each image for OpenCV, OpenGL and PyTorch3D, its IoU, and the
                       other poses that look alike
       overlay.png     each image, the mesh in its pose, their difference, and the other poses
-      search.gif      the way to the poses, of up to four images
-      track.gif       instead of it with --track: the mesh over the images of the video
+      track.gif       with --track: the mesh over the images of the video
       poses.pt        until all are found: the images that are done, from which --resume goes on
 
     Attributes:
