@@ -40,7 +40,7 @@ from gendr.photos import visual
 from gendr.photos.fitting import FitResult, FitSettings, FitState, fit
 from gendr.photos.fitting.shape.state import KIND
 from gendr.photos.fitting.visibility import visible_share
-from gendr.photos.views import AUTO, Views, load_views, view_sizes
+from gendr.photos.views import Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _load(args: Fit, device: torch.device) -> _Target:
                     f"{option} is for meshes, and {path} holds images with cameras of their own; "
                     "leave it out"
                 )
-        if args.background in (None, AUTO) and (flags := photos.given_options(args, "tolerance")):
+        if args.background is None and (flags := photos.given_options(args, "tolerance")):
             raise ValueError(f"{flags[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
     if flags := photos.given_options(args, *_OF_PHOTOS):

@@ -168,7 +168,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         hold_out: of a scene, every N-th photo is left out of the making, and scored; 0 for none.
         keep_doubtful: also use photos whose masks contradict those of the others.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
-            object. Or auto (as by default): a backdrop that stands still or is plain is found.
+            object (default: a backdrop that stands still or is plain is found).
         tolerance: how much each channel of the background may differ from it, of 1.
         shape: photos (as by default, if there are three with colours): after the silhouettes,
             stereo moves the surface where no outline shows it, as in a bowl; or silhouettes alone.
