@@ -10,12 +10,9 @@ from PIL import Image
 
 from gendr import Mesh, look_at
 from gendr.cli import main
-from gendr.cli.masks import NoBackdropError, with_masks
-from gendr.cli.parser import Fit
 from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
 from gendr.photos.capture import find_masks
-from gendr.photos.fitting import FitSettings
 from support.cases import for_each
 from support.photographs import plaster
 
@@ -123,7 +120,7 @@ def test_masks_of_a_phone(tmp_path, capsys):
 
 
 def test_what_is_elsewhere_in_each_photo_is_no_object(tmp_path, capsys):
-    """A line says so, and a fit goes on to the scene."""
+    """A line says so, and no masks are left."""
     camera = look_at(3.0, 10.0, [60.0 * i for i in range(6)], 40.0, dtype=torch.float64)
     frames = []
     for i in range(6):
@@ -135,11 +132,12 @@ def test_what_is_elsewhere_in_each_photo_is_no_object(tmp_path, capsys):
         frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
     about = {"camera_angle_x": 0.7, "k1": 0.02, "frames": frames}
     (tmp_path / "transforms.json").write_text(json.dumps(about))
-    args = Fit(target=str(tmp_path), settings=FitSettings())
-    with pytest.raises(NoBackdropError, match="from the background is no object: only"):
-        with_masks(args, tmp_path / "out")
-    assert "gendr: what stands out from the background is no object" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "masks").exists()
+    out = tmp_path / "out"
+    assert main(["fit", str(tmp_path), "--object", "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "gendr: what stands out from the background is no object: only" in said
+    assert "or leave --object out, by which all is made that photos see" in said
+    assert not (out / "masks").exists()
 
 
 @pytest.mark.rotating(5, group="photos")
