@@ -630,32 +630,6 @@ class List:
     debug: bool = option(False, help=argparse.SUPPRESS)
 
 
-KERNELS = ("render", "sort", "logic", "fit", "pose", "photos", "splat")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compile(Common):
-    """Compile the CPU kernels now, not at their first use.
-
-    Fill the cache of kernels, for an image of a container, a cluster or a lesson: what is compiled
-    later, of other distributions and T-conorms, takes a second. The cache lies beside the package,
-    or where NUMBA_CACHE_DIR says; it holds for processors of this kind.
-
-    Examples:
-      gendr compile                  all, on all cores
-      gendr compile render sort      what renders, and what sorts
-
-    Attributes:
-        what: render, sort, logic, fit, pose, photos or splat (default: all).
-        jobs: processes at a time (default: one for each core).
-    """
-
-    groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "quiet debug"}
-
-    what: list[str] | None = option(None, None, "PART", flags="", nargs="*")
-    jobs: int | None = option(None, count(1))
-
-
 # The class of each command, or that of its help and those of its own commands.
 COMMANDS: dict[str, Any] = {
     "fit": Fit,
@@ -666,7 +640,6 @@ COMMANDS: dict[str, Any] = {
     "masks": Masks,
     "view": View,
     "logic": (Logic, "action", {"train": LogicTrain, "run": LogicRun, "export": LogicExport}),
-    "compile": Compile,
     "list": List,
 }
 
