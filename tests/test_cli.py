@@ -1166,7 +1166,7 @@ BAD_INPUT = [
     ("render noposes -o a.png", "is a folder"),
     ("render box.ply -o a.bmp", "must end in .png, .jpg, .jpeg, .gif, got 'a.bmp'"),
     ("render box.ply -o file/a.png", "cannot write to"),
-    ("render box.ply -o a.png --background blurple", "background must be a colour name"),
+    ("render box.ply -o a.png --background blurple", "background must be the name of a colour"),
     ("render box.ply -o a.gif --background transparent", "format with transparency '.gif'"),
     ("render box.ply -o a.png --lighting disco", "unknown KIND 'disco'"),
     ("render box.ply -o a.png --dist cauhcy", "the nearest: cauchy"),
