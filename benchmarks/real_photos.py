@@ -34,6 +34,7 @@ from gendr.photos import visual
 from gendr.photos.camera_files.opencv import lens_entries
 from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.photos.fitting.colors.light import HarmonicLight
+from gendr.photos.folders import open_folder
 from gendr.photos.views import Views, load_views
 from lab.pages import fill, table
 
@@ -60,8 +61,8 @@ def entries(folder: Path, cameras: Path | None) -> list[dict[str, Any]]:
     """The photos with their cameras, as `cameras.json` has them."""
     read = read_cameras(folder, cameras)
     frames = list_frames(read, MAX_MEGAPIXELS)
-    views = load_views(folder, cameras=cameras, size=32, background="auto", dtype=torch.float64)
-    turns, shifts, _ = views.camera.to_opencv(2)
+    opened = open_folder(folder, 32, MAX_MEGAPIXELS, cameras)
+    turns, shifts, _ = opened.cameras(torch.float64, "cpu").to_opencv(2)
     return [
         {"file": str(frame.image), "width": frame.size[1], "height": frame.size[0],
          **lens_entries(lens_of(read.meta, frame)), "R": turns[i].tolist(),

@@ -184,12 +184,10 @@ def nan_in_new_tensors():
 @pytest.fixture
 def small_pictures(monkeypatch):
     """The pictures of a fit take longer than a fit of few steps."""
-    from gendr.cli import fit, photos
+    from gendr.cli import fit
 
     monkeypatch.setattr(fit, "TILE", 48)
     monkeypatch.setattr(fit, "SHEET_TILE", 48)
-    monkeypatch.setattr(photos, "FRAMES", 3)
-    monkeypatch.setattr(photos, "SIZE", 48)
 
 
 @pytest.fixture

@@ -126,29 +126,3 @@ def test_targets_are_held_or_not(speed, seconds, held):
 
 def test_targets_name_cases(speed):
     assert {t.case for t in speed.TARGETS} <= {case.name for case in speed.cases(quick=False)}
-
-
-@for_each(
-    "options, said",
-    [
-        (["--repeat", "0"], "--repeat"),
-        (["--repeat", "many"], "--repeat"),
-        (["--device", "tpu"], "unknown device 'tpu'"),
-        (["--device", "cpu", "--backend", "triton"], "interpreted"),
-        (["--device", "cuda", "--backend", "cpu"], "cpu backend"),
-        (["--device", "cpu", "--scenes", "("], "regular expression"),
-        (["--device", "cpu", "--scenes", "dragon"], "dragon"),
-        (["--device", "cpu", "--meshes", "nowhere"], "nowhere"),
-        (["--device", "cpu", "--json", "nowhere/a.json"], "nowhere"),
-        (["--device", "cpu", "--probe", "dragon"], "dragon"),
-    ],
-)
-def test_bad_options_end_in_one_line(speed, options, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        speed.main(options)
-    assert stop.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert said in printed.err
-    assert printed.err.count("\n") == 1

@@ -178,21 +178,3 @@ def test_memory_is_that_of_a_fresh_process():
     run = run_python(code, str(Path(__file__).parents[1] / "benchmarks"), check=True)
     matrix = 1024 * 1024 * 4
     assert matrix <= int(run.stdout) <= 8 * matrix
-
-
-def test_bad_options_end_in_one_line(bench, capsys):
-    main = bench("sorting").main
-    for options, said in (
-        (["--repeat", "0"], "--repeat"),
-        (["--device", "tpu"], "unknown device 'tpu'"),
-        (["--cases", "("], "regular expression"),
-        (["--cases", "bogosort"], "bogosort"),
-        (["--probe", "bogosort/1x4/gendr"], "bogosort/1x4"),
-    ):
-        with pytest.raises(SystemExit) as stop:
-            main(["--device", "cpu", "--quick", *options])
-        assert stop.value.code == 2
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        assert said in printed.err
-        assert printed.err.count("\n") == 1

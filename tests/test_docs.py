@@ -63,7 +63,7 @@ QUICK = {
     "fit": "--image-size 48 --steps 2 --texture-size 64 --color-size 32 --quiet",
     "pose": "--image-size 48 --steps 15 --starts 6 --quiet",
 }
-WRITTEN = {"fit": {"fit.obj", "fit.glb", "turntable.gif", "sheet.png"}, "pose": {"camera.json"}}
+WRITTEN = {"fit": {"fit.obj", "fit.glb", "sheet.png"}, "pose": {"camera.json"}}
 
 
 def lessons():

@@ -4,8 +4,6 @@ import argparse
 import errno
 import os
 import pickle
-import subprocess
-import sys
 import warnings
 import zipfile
 from dataclasses import dataclass, replace
@@ -352,25 +350,6 @@ def test_a_lock_keeps_others_out_and_goes(tmp_path):
     assert names(tmp_path) == []
     with locked(tmp_path):
         pass
-
-
-def test_the_lock_of_a_killed_process_is_no_hindrance(tmp_path):
-    script = (
-        "import sys, time; from pathlib import Path; from gendr.jobs.folders import locked\n"
-        "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout.readline().strip() == b"locked"
-        with pytest.raises(ValueError, match=f"pid {process.pid}"), locked(tmp_path):
-            pass
-        process.kill()
-        process.wait()
-    assert names(tmp_path) == [LOCK]
-    with locked(tmp_path):
-        pass
-    assert names(tmp_path) == []
 
 
 def test_without_locks_it_goes_on(tmp_path, monkeypatch):

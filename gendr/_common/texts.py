@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import os
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
 _MARKS = (
@@ -50,6 +51,11 @@ def numbers(text: str) -> list[float]:
     if "_" in text:
         raise ValueError(f"{next(word for word in text.split() if '_' in word):.40} is no number")
     return [float(word) for word in text.split()]
+
+
+def first_few(names: Sequence[str], most: int = 5) -> str:
+    """Names for a message, which may be very many."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def find_file(folder: Path, name: str) -> Path | None:

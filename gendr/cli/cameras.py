@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from gendr._common.files import write_all
+from gendr._common.texts import first_few
 from gendr.cli.command_line import say
 from gendr.cli.common import Sources
 from gendr.cli.parser import Cameras, Fit, Splat
@@ -20,7 +20,6 @@ from gendr.photos.capture import FoundCameras, find_cameras
 from gendr.photos.capture.cameras import list_photos
 from gendr.photos.capture.video import extract_frames, is_video
 
-NAMED = 5  # photos left out that are named
 # Where frames of a video go in the output folder, and how many there are by default.
 FRAMES, FRAME_COUNT = "frames", 60
 
@@ -126,20 +125,22 @@ def _line(found: FoundCameras) -> str:
     count, missing = len(found.entries), found.left_out
     text = f"{count} of {count + len(missing)} photos placed, to {found.error:.2f} pixels"
     if missing:
-        text += f"; left out: {_named(missing)}"
+        text += f"; left out: {first_few(missing)}"
         for group in found.apart:
             text += f"; {len(group)} of these fit each other, but none of the others: take photos "
-            text += f"between, or give them a folder of their own ({_named(group)})"
+            text += f"between, or give them a folder of their own ({first_few(group)})"
     if found.against:
         text += f"; {len(found.against)} pairs of photos match or look otherwise than they are "
         text += "placed, as where equal things stand in a row or an object looks alike from two "
         text += "sides: cameras may be wrong; take photos between, nearer to each other "
-        text += f"({_named([' and '.join(pair) for pair in found.against])})"
+        text += f"({first_few([' and '.join(pair) for pair in found.against])})"
     if found.gps is not None:
         text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
         text += f"agree to {found.gps.error:.1f} m"
         if found.gps.wrong:
-            text += f"; wrong there: {_named([found.entries[i]['file'] for i in found.gps.wrong])}"
+            text += (
+                f"; wrong there: {first_few([found.entries[i]['file'] for i in found.gps.wrong])}"
+            )
     elif found.fixes:
         text += f"; of any size: GPS of {found.fixes} photos is too little or contradicts them"
     if found.leaning:
@@ -147,7 +148,3 @@ def _line(found: FoundCameras) -> str:
         text += "is by edges that seem upright" if found.upright else "leans as they are pitched"
         text += ", and lies level if straight down"
     return text
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")

@@ -29,7 +29,6 @@ from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
 from gendr.cli.stages import Stages, has_begun
-from gendr.cli.view import viewer_of
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
 from gendr.jobs.loop import Pace
@@ -41,7 +40,7 @@ from gendr.photos import visual
 from gendr.photos.fitting import FitResult, FitSettings, FitState, fit
 from gendr.photos.fitting.shape.state import KIND
 from gendr.photos.fitting.visibility import visible_share
-from gendr.photos.views import AUTO, Views, load_views, view_sizes
+from gendr.photos.views import Views, load_views, view_sizes
 from gendr.rendering.backends.choice import choose
 
 if TYPE_CHECKING:
@@ -55,10 +54,6 @@ CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", photos.PROGRESS, "preview.png"
 # time.
 SAVE_SECONDS = PREVIEW_SECONDS = 5.0
 PREVIEW_PART = 0.03
-# The hint that a larger cutoff is faster: the cutoff that it names. It is given HINT_AFTER seconds
-# into the fit if more than HINT_SECONDS are left and faces reach further than HINT_REACH (NDC: the
-# image is 2 wide).
-FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
 # The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
@@ -216,10 +211,10 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
     if args.resume and not has_begun(out):
         check_checkpoint(out, CHECKPOINT)
-    with viewer_of(out, args.view), session, Beside(device) as beside:
+    with session, Beside(device) as beside:
         stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
-        if _moves_cameras(args):
+        if args.refine:
             session.place = "while the cameras were refined", f"with what is in {out}"
             target = _with_cameras(args, target, stages)
             clock.lap("cameras")
@@ -289,8 +284,8 @@ def _from_sphere(args: Fit) -> bool:
 
 
 _OF_PHOTOS = (
-    "masks", "cameras", "background", "tolerance", "keep_doubtful", "object", "light", "exposure",
-    "texture_size", "color_size",
+    "refine", "shape", "colors", "masks", "cameras", "background", "tolerance", "keep_doubtful",
+    "object", "light", "exposure", "texture_size", "color_size",
 )  # fmt: skip
 
 
@@ -304,12 +299,11 @@ def _load(args: Fit, device: torch.device) -> _Target:
                     f"{option} is for meshes, and {path} holds images with cameras of their own; "
                     "leave it out"
                 )
-        if args.background in (None, AUTO) and (flags := photos.given_options(args, "tolerance")):
+        if args.background is None and (flags := photos.given_options(args, "tolerance")):
             raise ValueError(f"{flags[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
-    of_photos = photos.given_options(args, *_OF_PHOTOS)
-    for flag in ["--refine"] * _moves_cameras(args) + of_photos:
-        raise ValueError(f"{flag} is for photos, and {args.target} is a mesh; leave it out")
+    if flags := photos.given_options(args, *_OF_PHOTOS):
+        raise ValueError(f"{flags[0]} is for photos, and {args.target} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -317,10 +311,6 @@ def _load(args: Fit, device: torch.device) -> _Target:
     size = args.image_size or (SPHERE_MESH_SIZE if _from_sphere(args) else MESH_SIZE)
     masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
-
-
-def _moves_cameras(args: Fit) -> bool:
-    return not {"cameras", "focal"}.isdisjoint(args.refine)
 
 
 def _load_mesh(args: Fit, text: str, device: torch.device) -> Mesh:
@@ -404,8 +394,6 @@ class _FitReport:
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
-        self.first: tuple[int, float] | None = None
-        self.hinted = False
         self.previews = Pace(PREVIEW_SECONDS, PREVIEW_PART)
         # Drawn while the fit goes on: the target, and every shape of the trace.
         self.beside = beside
@@ -421,7 +409,6 @@ class _FitReport:
         where = f"after step {state.step} of {self.total(state)}"
         self.session.place = where, f"from {self.out / CHECKPOINT}"
         self.session.after(state, partial(self.save, state))
-        self.hint(state)
         self.draw(state)
         if state.trace and self.previews.is_due:
             with self.previews.paused():
@@ -455,25 +442,6 @@ class _FitReport:
             self.animated().pictures,
         )  # fmt: skip
         write_whole(self.out / PREVIEW, visual.picture(frames[0]))
-
-    def hint(self, state: FitState) -> None:
-        """Tell the user once how a slow fit with heavy tails can be made faster."""
-        if self.first is None:  # the first step also compiles
-            self.first = state.step, time.perf_counter()
-        step, start = self.first
-        elapsed = time.perf_counter() - start
-        known = self.hinted or self.quiet or self.settings.budget is not None
-        if known or state.step == step or elapsed < HINT_AFTER:
-            return
-        self.hinted = True
-        left = elapsed / (state.step - step) * (self.total(state) - state.step)
-        faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
-        if left > HINT_SECONDS and faster is not None:
-            self.session.write(
-                f"gendr: about {left:.0f} s to go, because the tails of "
-                f"{self.settings.distribution} reach far; with --cutoff {FAST_CUTOFF:g} it "
-                f"would be about {faster} times faster"
-            )
 
     def save(self, state: FitState) -> None:
         """Write the checkpoint, and beside it a readable file about the fit so far.
@@ -552,7 +520,8 @@ class _FitReport:
             mesh = colors.mesh
             metrics["colors"] = photos.color_facts(colors, views, self.carrier)
             note = f"PSNR {metrics['colors']['psnr']:.1f} dB"
-            files |= photos.color_files(mesh, out, self.session)
+            name = photos.COLORED if mesh.texture is None else photos.TEXTURED
+            files |= mesh.to_files(out / name, normals=not mesh.unlit)
             extra = [path.name for path in files]
             self.clock.lap("colors")
         if target.views is not None:
@@ -676,26 +645,6 @@ class _FitReport:
             painted=None if self.carrier == "none" else mesh,
         )
         return visual.picture(page)
-
-
-def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
-    """How many times faster a step would be with `FAST_CUTOFF`; None if it would gain little.
-
-    The time of a step grows a little faster than the distance at which faces still count, until
-    that distance is the width of the image.
-
-    Args:
-        settings: The settings of the fit.
-        scale: The scale of the step, in NDC (NDC^2 for squared distributions).
-    """
-    wide = torch.tensor(scale, dtype=torch.float64)
-    now, then = (
-        min(float(settings.distribution.radius(wide, cutoff).max()), 2.0)
-        for cutoff in (settings.cutoff, max(settings.cutoff, FAST_CUTOFF))
-    )
-    if now < HINT_REACH or now < 2 * then:
-        return None
-    return int(now / then) if then > 0 else None
 
 
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:

@@ -38,7 +38,6 @@ from gendr.photos.images import (
 from gendr.photos.masks import find_masks, with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.suspicious_masks import agreement
-from gendr.photos.views import AUTO
 
 # The sheet: pictures side by side, the longer side of one, and how many there are at most.
 COLUMNS, SIDE, SHOWN = 6, 220, 24
@@ -85,7 +84,7 @@ def with_masks(args: Fit, out: Path) -> Fit:
     They are found at a larger size than that of the fit, at which edges are clearer.
     """
     folder = model_file(args.target) if Path(args.target).is_dir() else None
-    if folder is None or args.masks is not None or args.background not in (None, AUTO):
+    if folder is None or args.masks is not None or args.background is not None:
         return args
     limit = args.max_megapixels
     try:
@@ -116,7 +115,7 @@ def with_masks(args: Fit, out: Path) -> Fit:
             )
         if not args.quiet:
             say("gendr", f"{said}; look at {place / SHEET}")
-    return replace(args, masks=str(place), background=None)
+    return replace(args, masks=str(place))
 
 
 def _cameras(folder: Folder) -> Camera | None:

@@ -105,7 +105,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       gendr fit photos/ -o out --scene --hold-out 5   all that photos see, scored by every fifth
       gendr fit photos/ -o out --shape silhouettes   no stereo, outlines alone
       gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
-      gendr fit photos/ -o out --view               watched in the browser while it runs
 
     what is written to the output folder (files of these names are replaced, together at the end):
       fit.gif           the fit on its way, beside its target
@@ -113,7 +112,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
       fit.obj           the mesh with the best hard silhouettes, in the target's coordinates
       fit.glb           of photos with colours: the same with its texture, for any viewer (with
                         --colors vertex fit.ply); fit.obj then comes with fit.mtl and fit.png
-      turntable.gif     of photos with colours: the coloured mesh
       metrics.json      IoU per view, chamfer distance, seconds, settings, versions
       checkpoint.pt     the state after the last steps; --resume goes on from it
       cameras.pt refine.pt colors.pt    what comes before and after the shape, as far as it has
@@ -147,8 +145,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         output: where results go.
         resume: go on from the folder's checkpoint; of the settings, --steps and --budget may
             differ.
-        view: a page in the browser that shows the fit as it goes; in a terminal it stays until
-            Ctrl-C.
         settings: of the fit.
         budget: end after 90s, 2m or 1h, that of finding cameras apart: steps take a third of it and
             stereo as much, or steps most of it without stereo, and the rest is for colours and
@@ -172,12 +168,12 @@ class Fit(OnDevice, OnThreads, ReadsImages):
         hold_out: of a scene, every N-th photo is left out of the making, and scored; 0 for none.
         keep_doubtful: also use photos whose masks contradict those of the others.
         background: of photos without masks: a name or #rrggbb; what has another colour is the
-            object. Or auto (as by default): a backdrop that stands still or is plain is found.
+            object (default: a backdrop that stands still or is plain is found).
         tolerance: how much each channel of the background may differ from it, of 1.
         shape: photos (as by default, if there are three with colours): after the silhouettes,
             stereo moves the surface where no outline shows it, as in a bowl; or silhouettes alone.
         refine: cameras: before the fit, put poses right that are a few degrees off; focal: and the
-            focal length, by one factor; rgb is the same as --shape photos.
+            focal length, by one factor.
         colors: texture (as by default), vertex for vertex colours, or none.
         texture_size: side of the texture (default: 256 to 2048, as the photos carry).
         color_size: shorter side of the photos that colours are taken from (default: their own, at
@@ -205,7 +201,6 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     target: str = option(metavar="TARGET", flags="")
     output: str = option("out", None, "FOLDER", flags=_OUTPUT)
     resume: bool = option(False)
-    view: bool = option(False)
     settings: FitSettings = group(
         FitSettings, dist="DIST", tconorm="NAME", backend="NAME", edge="PIXELS",
         budget=(seconds, "TIME"),
@@ -227,9 +222,7 @@ class Fit(OnDevice, OnThreads, ReadsImages):
     background: str | None = option(None, None, "COLOUR")
     tolerance: float = option(0.1, above(0, 1))
     shape: str | None = option(None, None, "KIND", choices=("photos", "silhouettes"))
-    refine: tuple[str, ...] = option(
-        (), None, "WHAT", nargs="+", choices=("rgb", "cameras", "focal")
-    )
+    refine: tuple[str, ...] = option((), None, "WHAT", nargs="+", choices=("cameras", "focal"))
     colors: str | None = option(None, None, "KIND", choices=("texture", "vertex", "none"))
     texture_size: int | None = option(None, count(16), "TEXELS")
     color_size: int | None = option(None, count(2), "PIXELS")
@@ -256,8 +249,7 @@ class Pose(OnThreads, ReadsImages):
       camera.json     the camera of each image for OpenCV, OpenGL and PyTorch3D, its IoU, and the
                       other poses that look alike
       overlay.png     each image, the mesh in its pose, their difference, and the other poses
-      search.gif      the way to the poses, of up to four images
-      track.gif       instead of it with --track: the mesh over the images of the video
+      track.gif       with --track: the mesh over the images of the video
       poses.pt        until all are found: the images that are done, from which --resume goes on
 
     Attributes:
@@ -381,10 +373,8 @@ class Splat(OnThreads, ReadsImages):
       splats.npz      the triangles: gendr.photos.splatting.Splats.load
       splats.ply      about the same as Gaussians, for viewers of 3D Gaussian Splatting
       splats.glb      opaque triangles, trained to look like the photos in any 3D program
-      mesh.obj        of photos with masks: a closed surface about what the triangles cover, which
-                      gendr fit --init takes
       sheet.png       pictures that were held out, and what the triangles look like from there
-      orbit.mp4       a walk past the cameras, or orbit.gif where imageio-ffmpeg is not installed
+      orbit.gif       a walk past the cameras
       metrics.json    PSNR and SSIM of each picture held out, of the soft triangles and of the
                       GLB; seconds, settings, versions
       checkpoint.pt   every 30 s: the state of the training; --resume goes on from it
@@ -518,7 +508,6 @@ class View(OnThreads):
         photos: their folder, if it is not where the output folder says.
         port: of the page; the next one that is free.
         image_size: shorter side of soft pictures.
-        wait: for the first file of an output folder that is still empty.
     """
 
     groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "threads quiet debug"}
@@ -527,7 +516,6 @@ class View(OnThreads):
     photos: str | None = option(None, None, "FOLDER")
     port: int = option(8080, Number(1, 65535, whole=True))
     image_size: int = option(400, count(32), "PIXELS")
-    wait: bool = option(False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -642,32 +630,6 @@ class List:
     debug: bool = option(False, help=argparse.SUPPRESS)
 
 
-KERNELS = ("render", "sort", "logic", "fit", "pose", "photos", "splat")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compile(Common):
-    """Compile the CPU kernels now, not at their first use.
-
-    Fill the cache of kernels, for an image of a container, a cluster or a lesson: what is compiled
-    later, of other distributions and T-conorms, takes a second. The cache lies beside the package,
-    or where NUMBA_CACHE_DIR says; it holds for processors of this kind.
-
-    Examples:
-      gendr compile                  all, on all cores
-      gendr compile render sort      what renders, and what sorts
-
-    Attributes:
-        what: render, sort, logic, fit, pose, photos or splat (default: all).
-        jobs: processes at a time (default: one for each core).
-    """
-
-    groups: ClassVar[Mapping[str, str]] = {_RUNTIME: "quiet debug"}
-
-    what: list[str] | None = option(None, None, "PART", flags="", nargs="*")
-    jobs: int | None = option(None, count(1))
-
-
 # The class of each command, or that of its help and those of its own commands.
 COMMANDS: dict[str, Any] = {
     "fit": Fit,
@@ -678,7 +640,6 @@ COMMANDS: dict[str, Any] = {
     "masks": Masks,
     "view": View,
     "logic": (Logic, "action", {"train": LogicTrain, "run": LogicRun, "export": LogicExport}),
-    "compile": Compile,
     "list": List,
 }
 

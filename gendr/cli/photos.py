@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gendr._common.files import write_all
+from gendr._common.texts import first_few
 from gendr.cli.command_line import say
 from gendr.cli.common import Sources, as_json, changed, model_file, read_json
 from gendr.cli.parser import Fit, Splat
-from gendr.cli.progress import Session
 from gendr.cli.stages import STAGES, Stages
 from gendr.jobs.folders import SOURCES
 from gendr.kernels.threads import mapped
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
     from gendr.photos.fitting import CameraResult, ColorResult, FitResult
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
-CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
+CAMERAS, TEXTURED, COLORED = "cameras.json", "fit.glb", "fit.ply"
 METRICS = "metrics.json"
 FINISHED = "{}: finished already, by the same photos and options\n"
 # Results of objects and scenes: those of an earlier fit go that this one does not have.
-RESULTS = {
-    "fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED,
-    TURNTABLE, METRICS,
-}  # fmt: skip
+RESULTS = {"fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED, METRICS}
 # What stands in the folder of an object, or of a scene, while one is made.
 PROGRESS, FOLDER = UNDER_WAY = "progress.json", "depth_maps"
 # Shorter side in pixels of the photos for stereo, unless --image-size says less or more.
@@ -49,9 +46,6 @@ STEREO_SIZE = 400
 COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
 # Small parts that the mean IoU loses more without are wanted by masks.
 _WANTED = 5e-4
-_NAMED = 5  # photos that are named in a line
-# The turntable: views, their size in pixels, and their elevation in degrees.
-FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
 
 def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, Any]) -> None:
@@ -82,7 +76,7 @@ def digests(args: Fit | Splat, path: Path) -> dict[str, str]:
     if isinstance(plain, Splat):
         plain = replace(plain, photos=str(path))
     else:
-        plain = replace(plain, target=str(path), view=False)
+        plain = replace(plain, target=str(path))
         named += sorted(Path(plain.masks).glob("*")) if plain.masks is not None else []
     # Neither what an operating system keeps beside photos nor other results there.
     own = {place: _has_results(place) for place in {file.parent for file in inside} - {folder}}
@@ -166,11 +160,12 @@ def check_colors(args: Fit, kind: str) -> None:
         raise ValueError(f"{flags[0]} has no effect: {args.target} gets {carried}; leave it out")
 
 
-def _check_colored(option: str, args: Fit, views: Views | None) -> None:
+def _check_colored(option: str, args: Fit, views: Views) -> None:
     """Refuse an option that needs the colours of photos if there are none."""
-    if views is None or views.rgb is None:
-        what = "a mesh" if views is None else "masks without colours"
-        raise ValueError(f"{option} needs photos, and {args.target} is {what}; leave it out")
+    if views.rgb is None:
+        raise ValueError(
+            f"{option} needs photos, and {args.target} is masks without colours; leave it out"
+        )
 
 
 def trusted(args: Fit, views: Views) -> tuple[int, ...] | None:
@@ -274,25 +269,20 @@ def moves_surface(args: Fit, views: Views | None) -> bool:
     Raises:
         ValueError: if they shall and cannot: without colours, or if there are too few.
     """
-    by_default = args.shape is None and "rgb" not in args.refine
-    if by_default and (views is None or views.rgb is None):
+    if views is None or args.shape == "silhouettes":
+        return False
+    if args.shape is None and views.rgb is None:
         return False
     from gendr.photos.fitting.shape.stereo import LEAST_VIEWS
 
-    if by_default and views is not None:
-        return len(views.masks) >= LEAST_VIEWS
-    if args.shape == "silhouettes":
-        if "rgb" in args.refine:
-            raise ValueError("--shape silhouettes and --refine rgb contradict each other")
-        return False
-    option = "--shape photos" if args.shape else "--refine rgb"
-    _check_colored(option, args, views)
-    if views is not None and len(views.masks) < LEAST_VIEWS:
+    _check_colored("--shape photos", args, views)
+    enough = len(views) >= LEAST_VIEWS
+    if args.shape is not None and not enough:
         raise ValueError(
-            f"{option} needs at least {LEAST_VIEWS} photos, and {args.target} has "
-            f"{len(views.masks)}; leave it out"
+            f"--shape photos needs at least {LEAST_VIEWS} photos, and {args.target} has "
+            f"{len(views)}; leave it out"
         )
-    return True
+    return enough
 
 
 def refined_shape(
@@ -366,12 +356,11 @@ def carrier(args: Fit, views: Views | None) -> str:
     Raises:
         ValueError: if colours are asked for and there are none.
     """
-    wanted = args.colors
-    if views is None or views.rgb is None:
-        if wanted not in (None, "none"):
-            _check_colored(f"--colors {wanted}", args, views)
+    if views is None or args.colors == "none":
         return "none"
-    return wanted or "texture"
+    if args.colors is not None:
+        _check_colored(f"--colors {args.colors}", args, views)
+    return "none" if views.rgb is None else args.colors or "texture"
 
 
 def color_size(count: int) -> int:
@@ -455,7 +444,7 @@ def warnings_of(
             "photos from there would mend"
         )
     if lacks:
-        names = ", ".join(name for name, _ in lacks[:_NAMED]) + ", ..." * (len(lacks) > _NAMED)
+        names = first_few([name for name, _ in lacks])
         said.append(
             f"the masks of {len(lacks)} of {count} photos show parts that the mesh does not have, "
             f"up to {lacks[0][1]:.1%} of the object: {names}. What moved meanwhile is missing in "
@@ -489,20 +478,3 @@ def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
             "coefficients": light.coefficients.double().round(decimals=5).tolist(),
         },
     }
-
-
-def color_files(mesh: Mesh, out: Path, session: Session) -> dict[Path, bytes]:
-    """The coloured mesh for other programs, and a turntable of it."""
-    name = COLORED if mesh.texture is None else TEXTURED
-    camera = visual.orbit(
-        mesh, [360 * i / FRAMES for i in range(FRAMES)], ELEVATION, fill=visual.CLOSE_FILL
-    )
-
-    def frame(i: int) -> visual.Pixels:
-        seen = visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"})
-        return visual.composited(*seen)[0]
-
-    with session.part("turntable") as tell:
-        frames = mapped(frame, range(FRAMES), tell, device=mesh.device)
-    turntable = {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}
-    return mesh.to_files(out / name, normals=not mesh.unlit) | turntable

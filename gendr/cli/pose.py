@@ -29,12 +29,12 @@ from gendr.photos.images import open_photo, rgba
 from gendr.photos.plain_background import object_mask
 from gendr.photos.views import Views, load_views, view_sizes
 
-CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
+CAMERA, OVERLAY, TRACK = "camera.json", "overlay.png", "track.gif"
 # Images that are done, for --resume: the file, and the options that poses depend on.
 POSES = "poses.pt"
 OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens")
-# Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
-SIDE, TILE, SHOWN = 256, 168, 4
+# Shorter side of the masks; width of the images of the sheet.
+SIDE, TILE = 256, 168
 # An IoU below this is none to rely on.
 POOR = 0.85
 # How many of the other poses the sheet shows, and how many images of a video.
@@ -77,12 +77,13 @@ def run(args: Pose) -> int:
     lenses = [_lens(args.lens, image.size) for image in images]
     out = Path(args.output)
     for path in args.images:
-        check_output(out, Path(path), (CAMERA, OVERLAY, SEARCH, TRACK))
+        check_output(out, Path(path), (CAMERA, OVERLAY, TRACK))
     with output_folder(out), Session("pose", None, quiet=args.quiet, at_once=True) as session:
         file = _file(args, out, mesh, images)
         results, whole = _results(args, mesh, images, lenses, rig, file, session)
         # Until these are written, what was found is kept.
-        moving = _write(args, out, mesh, list(zip(images, results, strict=True)), whole)
+        files = _files_of(args, out, mesh, list(zip(images, results, strict=True)), whole)
+        write_all(files)
         file.path.unlink(missing_ok=True)
     if not args.quiet:
         _say(images, results, whole, is_video=args.track)
@@ -93,12 +94,14 @@ def run(args: Pose) -> int:
                 f"{', '.join(cut[:3])}{more}: the object touches the border of the image; what is "
                 "cut off there counts against the right pose\n"
             )
-        sys.stdout.write(f"{out}: {CAMERA}, {OVERLAY}, {moving}\n")
+        sys.stdout.write(f"{out}: {', '.join(path.name for path in files)}\n")
     return 0
 
 
-def _write(args: Pose, out: Path, mesh: Mesh, posed: Posed, whole: PoseResult | None) -> str:
-    """Write the poses and their pictures; the name of the animation."""
+def _files_of(
+    args: Pose, out: Path, mesh: Mesh, posed: Posed, whole: PoseResult | None
+) -> dict[Path, bytes]:
+    """The poses and their pictures as files: their contents by path."""
     entries = [_entry(image, result) for image, result in posed]
     facts: dict[str, Any] = {
         "mesh": str(args.mesh),
@@ -114,19 +117,11 @@ def _write(args: Pose, out: Path, mesh: Mesh, posed: Posed, whole: PoseResult | 
         facts["rig"] = {"file": str(args.images[0]), "mesh_to_world": whole.placement.tolist()}
     shown = [posed[i] for i in visual.spread(len(posed), ROWS)] if args.track else posed
     sheet = _sheet(Path(args.mesh).name, mesh, shown, len(posed))
+    files = {out / CAMERA: as_json(facts), out / OVERLAY: visual.picture(sheet)}
     if args.track:
-        moving = TRACK, visual.gif(list(_track_frames(mesh, posed)), seconds=0.1, hold=1.0)
-    else:
-        moving = SEARCH, visual.gif(list(_frames(mesh, posed)), seconds=0.25, hold=2.0)
-    name, animation = moving
-    write_all(
-        {
-            out / OVERLAY: visual.picture(sheet),
-            out / name: animation,
-            out / CAMERA: as_json(facts),
-        }
-    )
-    return name
+        frames = list(_track_frames(mesh, posed))
+        files[out / TRACK] = visual.gif(frames, seconds=0.1, hold=1.0)
+    return files
 
 
 def _file(args: Pose, out: Path, mesh: Mesh, images: list[_Photo]) -> StageFile:
@@ -280,9 +275,8 @@ def _results(
             listed = tuple(
                 replace(each, camera=each.camera[i].cropped()) for each in whole.candidates[0]
             )
-        trace = whole.trace[i].cropped()
         one = whole.camera[i].cropped()
-        apart.append(PoseResult(one, whole.iou[i : i + 1], (listed,), (trace,)))
+        apart.append(PoseResult(one, whole.iou[i : i + 1], (listed,)))
     return apart, whole
 
 
@@ -403,21 +397,4 @@ def _track_frames(mesh: Mesh, posed: Posed) -> Iterator[visual.Pixels]:
         page.tile(_overlay(mesh, result.camera, image.mask, window), 10, 34)
         (tile,) = visual.shaded(mesh, window.camera(result.camera), window.size, visual.FIT)
         page.tile(tile, WIDE + 20, 34)
-        yield page.pixels()
-
-
-def _frames(mesh: Mesh, posed: Posed) -> Iterator[visual.Pixels]:
-    """The best pose after each part of the search, over the mask."""
-    chosen = [posed[i] for i in visual.spread(len(posed), SHOWN)]
-    windows = [visual.Closeup.of(image.mask[None], TILE) for image, _ in chosen]
-    tall = max(window.size[0] for window in windows)
-    gap, top = 8, 30
-    for step in range(max(len(result.trace[0]) for _, result in chosen)):
-        page = visual.Page(14 + len(chosen) * (TILE + gap), top + tall + 12)
-        for place, ((image, result), window) in enumerate(zip(chosen, windows, strict=True)):
-            trace = result.trace[0]
-            camera = trace[min(step, len(trace) - 1)]
-            x = 10 + place * (TILE + gap)
-            page.text(x, 8, image.name[:24], 13)
-            page.tile(_overlay(mesh, camera, image.mask, window), x, top)
         yield page.pixels()

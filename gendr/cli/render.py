@@ -23,6 +23,7 @@ from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import writable_folder
 from gendr.mesh import Mesh
 from gendr.photos import visual
+from gendr.photos.views import color_of
 
 # Endings of image files, and Pillow's names of their formats.
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".gif": "GIF"}
@@ -119,17 +120,10 @@ def _warn_of_blanks(alpha: Tensor, covered: Tensor, dist: str) -> None:
 
 def _background(text: str, kind: str) -> tuple[int, int, int] | None:
     """The colour as RGB in 0 .. 255, or None for transparent."""
-    from PIL import ImageColor
-
     if text == "transparent":
         check_choice("format with transparency", kind, (".png",))
         return None
-    try:
-        red, green, blue = ImageColor.getrgb(text)[:3]
-    except ValueError:
-        raise ValueError(
-            f"background must be a colour name, #rrggbb or transparent, got {text!r}"
-        ) from None
+    red, green, blue = (round(255 * part) for part in color_of(text))
     return red, green, blue
 
 

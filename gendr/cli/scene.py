@@ -15,6 +15,7 @@ import torch
 
 from gendr._common.files import write_all
 from gendr._common.memory import give_back
+from gendr._common.texts import first_few
 from gendr.cli.command_line import say
 from gendr.cli.common import as_json, changed, model_file, read_json, versions
 from gendr.cli.masks import NoBackdropError
@@ -202,7 +203,7 @@ def refuse(args: Fit) -> None:
         raise ValueError("--scene and --object contradict each other; give one of them")
     flags = given_options(
         args, "masks", "background", "tolerance", "keep_doubtful", "init", "refine", "shape",
-        "subdivisions", "views", "elevation", "color_size", "view",
+        "subdivisions", "views", "elevation", "color_size",
     )  # fmt: skip
     usual = FitSettings()
     flags += changed(args.settings, usual, (f.name for f in fields(usual) if f.name != "budget"))
@@ -291,12 +292,9 @@ def _warn(args: Fit, scene: Scene, left_out: list[int]) -> None:
     if alone:
         say(
             "gendr",
-            f"overlap with fewer than two others, so that little is known there: {_listed(alone)}",
+            "overlap with fewer than two others, so that little is known there: "
+            + first_few(alone),
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def warnings_of(
@@ -318,9 +316,10 @@ def warnings_of(
     if bare:
         other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain", "mirrored"))
         said.append(
-            f"less than {_COVERED:.0%} of these photos is covered by the mesh: {_listed(bare)}; of "
-            f"all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and {other:.0%} "
-            "look otherwise in other photos, or are in none, so that they are matched nowhere"
+            f"less than {_COVERED:.0%} of these photos is covered by the mesh: {first_few(bare)}; "
+            f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and "
+            f"{other:.0%} look otherwise in other photos, or are in none, so that they are matched "
+            "nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:
@@ -328,7 +327,7 @@ def warnings_of(
         said.append(
             f"in one place, of up to {most:.1%} of the picture, these photos show something else "
             "than the mesh, as what moved meanwhile, mirrors, or is seen by few: "
-            f"{_listed([one['photo'] for one in apart])}"
+            f"{first_few([one['photo'] for one in apart])}"
         )
     return said
 

@@ -42,7 +42,7 @@ from gendr.jobs.loop import Pace
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
-from gendr.photos import load_points, visual, visual_hull
+from gendr.photos import load_points, visual
 from gendr.photos.scene.build import SceneSettings, build
 from gendr.photos.scene.fusion import FusionSettings
 from gendr.photos.scene.model import read_scene
@@ -65,10 +65,10 @@ from gendr.photos.views import color_of
 
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.
-SPLATS, PLY, GLB, MESH = "splats.npz", "splats.ply", "splats.glb", "mesh.obj"
-SHEET, VIDEO, ANIMATION, METRICS = "sheet.png", "orbit.mp4", "orbit.gif", "metrics.json"
+SPLATS, PLY, GLB = "splats.npz", "splats.ply", "splats.glb"
+SHEET, ANIMATION, METRICS = "sheet.png", "orbit.gif", "metrics.json"
 CHECKPOINT, HARD, PREVIEW, START = "checkpoint.pt", "opaque.pt", "preview.png", "start.npz"
-FILES = (SPLATS, PLY, GLB, MESH, SHEET, VIDEO, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
+FILES = (SPLATS, PLY, GLB, SHEET, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
 # Seconds between two checkpoints, and between two previews, which take at most this part of the
 # time.
 SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
@@ -87,8 +87,6 @@ FACES = 0.3
 BRIGHTER = 0.05
 # Of two shares of a time so close to each other the training has had its own.
 NEARLY = 1.1
-# The shorter side of the masks of the surface, and cells of its grid along an axis.
-HULL, HULL_CELLS = 256, 128
 
 
 def _exposed(image: Tensor, photo: Tensor) -> Tensor:
@@ -401,8 +399,7 @@ class _Plan:
                 self.hard = views * (len(scored) + len(train))  # of which the mesh is what is seen
         # A part of drawing does not depend on the size of pictures.
         film = FRAMES * (0.3 + 0.7 * math.prod(_within(size, FRAME)) / math.prod(size))
-        hull = 0 if train.alpha is None else 0.5 * len(train)
-        self.soft = len(scored) + film + hull
+        self.soft = len(scored) + film
 
     @staticmethod
     def _seconds(work: Callable[[], object]) -> float:
@@ -573,10 +570,10 @@ class _Report:
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
         metrics |= {**self.asked, "files": sorted(path.name for path in files)}
         write_all({**files, out / METRICS: as_json(metrics)})
-        for name in {GLB, MESH, VIDEO, ANIMATION} - {path.name for path in files}:
-            (out / name).unlink(missing_ok=True)  # of an earlier training
-        for name in (PROGRESS, PREVIEW):
-            (out / name).unlink(missing_ok=True)
+        # The first may be of an earlier training.
+        for name in (GLB, PROGRESS, PREVIEW):
+            if out / name not in files:
+                (out / name).unlink(missing_ok=True)
         if self.args.quiet:
             return
         height, width = scored.image_size
@@ -635,8 +632,8 @@ class _Report:
         }
 
     def forms(self, splats: Splats, firm: Mesh | None) -> dict[Path, bytes]:
-        """The triangles as files, and the surface about them: their contents by path."""
-        photos, found = self.scene.train, {}
+        """The triangles as files: their contents by path."""
+        found = {}
         with TemporaryDirectory() as folder:
             writers: dict[str, Callable[[Path], None]] = {SPLATS: splats.save, PLY: splats.to_ply}
             if firm is not None:
@@ -645,15 +642,7 @@ class _Report:
                 path = Path(folder) / name
                 write(path)
                 found[self.out / name] = path.read_bytes()
-        if photos.alpha is None:
-            return found
-        size = _within(photos.image_size, HULL)
-        seen = [rendered(splats, photos.camera[i], size)[1] for i in range(len(photos))]
-        try:
-            hull = visual_hull(photos.camera, torch.stack(seen), resolution=HULL_CELLS)
-        except ValueError:  # such as nothing at all that all cameras see
-            return found
-        return found | hull.to_files(self.out / MESH)
+        return found
 
     def sheet(
         self, soft: list[Tensor], hard: list[Tensor], metrics: dict[str, Any], seconds: float
@@ -694,5 +683,5 @@ class _Report:
         except ValueError:  # cameras that look in parallel, or away from each other
             centre = splats.vertices.mean(1).median(0).values
             camera = camera_path(photos.camera, FRAMES, centre)
-        kind, content = film(splats, camera, _within(photos.image_size, FRAME), tell)
-        return {self.out / f"orbit{kind}": content}
+        content = film(splats, camera, _within(photos.image_size, FRAME), tell)
+        return {self.out / ANIMATION: content}

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._common.checks import check_choice, check_count, check_number, check_shape
+from gendr._common.checks import check_shape
 from gendr.jobs.checkpoint import digest
+from gendr.jobs.settings import Range, check_settings
 from gendr.jobs.training import Row, TrainingLoop
 from gendr.kernels.threads import torch_on_one_thread
 from gendr.logic import (
@@ -85,27 +86,22 @@ class LogicSettings:
         seed: of the wires, the weights and the batches.
     """
 
-    layers: int = 6
-    width: int = 8000
-    tau: float = 10.0
+    layers: Annotated[int, Range(1)] = 6
+    width: Annotated[int, Range(1)] = 8000
+    tau: Annotated[float, Range(0, closed=False)] = 10.0
     thresholds: tuple[float, ...] = ()
     init: Literal["residual", "normal"] = "residual"
-    steps: int = 10_000
-    batch: int = 100
-    learning_rate: float = 0.01
-    decay: float = 0.0
-    evaluate_every: int = 1000
-    seed: int = 0
+    steps: Annotated[int, Range(1)] = 10_000
+    batch: Annotated[int, Range(1)] = 100
+    learning_rate: Annotated[float, Range(0, closed=False)] = 0.01
+    decay: Annotated[float, Range(0)] = 0.0
+    evaluate_every: Annotated[int, Range(1)] = 1000
+    seed: Annotated[int, Range(0)] = 0
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "steps", "batch", "evaluate_every"):
-            check_count(name, getattr(self, name))
-        check_count("seed", self.seed, least=0)
-        for name in ("tau", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
-        if not 0 <= check_number("decay", self.decay) <= 1:
+        check_settings(self)
+        if self.decay > 1:
             raise ValueError(f"decay must be in [0, 1], got {self.decay}")
-        check_choice("init", self.init, ("residual", "normal"))
 
 
 def make_model(settings: LogicSettings, features: int, classes: int) -> nn.Sequential:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_float, check_shape
+from gendr._common.texts import first_few
 from gendr.kernels.threads import mapped
 from gendr.photos.backdrop import evened_rims, still_backdrop, unevenness
 from gendr.photos.shadows import DARK
@@ -46,7 +47,6 @@ _ROUNDS = 3  # of GrabCut
 # brighter by so many standard deviations of means over about so many pixels is none of it, in parts
 # that are as wide as `_BAND`.
 _BESIDE, _SURE, _MEAN = 24, 5.0, 1.5
-_NAMED = 5  # photos that are named in a message
 # Pixels so near an outline may be covered in part; what is further on either side is the object and
 # the backdrop, of which the nearest window so wide says how they look there.
 _SOFT, _WINDOW = 2, 5
@@ -122,10 +122,9 @@ def find_masks(
     found = torch.from_numpy(np.stack(masks)).to(images)
     empty = [called[i] for i in (found.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()]
     if empty:
-        shown = ", ".join(empty[:_NAMED]) + (", ..." if len(empty) > _NAMED else "")
         raise ValueError(
             f"nothing stands before the background in {len(empty)} of {len(own)} photos "
-            f"({shown}); leave them out"
+            f"({first_few(empty)}); leave them out"
         )
     return found, "plain" if still is None else "still"
 

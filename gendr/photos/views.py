@@ -33,6 +33,7 @@ from gendr._common.checks import (
     dtype_name,
 )
 from gendr._common.files import write_whole
+from gendr._common.texts import first_few
 from gendr.jobs.devices import on_given_devices
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
@@ -55,7 +56,6 @@ from gendr.photos.folders import (
     is_opaque,
     masked,
     open_folder,
-    read_photo,
     resized_straight,
 )
 from gendr.photos.images import Planes, decoded_at_once, open_photo
@@ -67,8 +67,6 @@ __all__ = [
 
 # How much a channel of the background may differ from its colour: the noise of a JPEG, soft light.
 TOLERANCE = 0.1
-# The background that is found.
-AUTO = "auto"
 
 
 @final
@@ -227,9 +225,8 @@ def load_views(
         size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
             By default images keep their size. Images of several sizes, such as upright ones among
             others, are laid into one, see `Views`.
-        background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1];
-            "auto" finds a backdrop that stands still in all photos, or is plain in each, with
-            `gendr.photos.capture.find_masks`, where there are no masks.
+        background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1].
+            `gendr masks` finds masks before a backdrop that stands still or is plain.
         tolerance: In (0, 1): pixels of which no channel differs more from it are background.
         max_megapixels: The largest image that is read, in million pixels; what is larger is
             refused before it is decoded.
@@ -246,9 +243,6 @@ def load_views(
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     check_number("tolerance", tolerance, above=0, below=1)
     folder = open_folder(Path(path), size, max_megapixels, cameras, masks)
-    if background == AUTO:
-        found, rgb = _read_before_backdrop(folder, max_megapixels, dtype, device)
-        return Views(found, rgb, folder.cameras(dtype, device), folder.names, folder.quarters)
     plain = None if background is None else Backdrop(color_of(background), tolerance)
     found, rgb = _read_frames(folder, max_megapixels, plain, dtype, device)
     return Views(found, rgb, folder.cameras(dtype, device), folder.names, folder.quarters)
@@ -371,12 +365,11 @@ def _read_frames(
     if empty:
         # An empty mask would pull the whole object out of that view. If it is correct, the other
         # views show the same, so that nothing is lost without it.
-        shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
         count = "all" if len(empty) == len(frames) else f"{len(empty)} of"
         advice = "mend them" if plain is None else "mend them, or the colour of the background"
         raise ValueError(
-            f"{file}: {count} {len(frames)} masks are empty ({shown}); {advice}, or leave out the "
-            "frames that do not show the object"
+            f"{file}: {count} {len(frames)} masks are empty ({first_few(empty)}); {advice}, or "
+            "leave out the frames that do not show the object"
         )
     if whole and plain is not None:
         raise ValueError(
@@ -389,27 +382,6 @@ def _read_frames(
             "mask_path, a folder masks, or the colour of a plain background"
         )
     return masks, rgb
-
-
-def _read_before_backdrop(
-    folder: Folder, max_megapixels: float, dtype: torch.dtype, device: torch.device | str
-) -> tuple[Tensor, Tensor]:
-    """Masks [B, H, W] and colours [B, 3, H, W] over black; masks are found where there are none."""
-    from gendr.photos.masks import find_masks
-    from gendr.photos.shadows import without_shadow_bites
-
-    read = [read_photo(folder, i, max_megapixels) for i in range(len(folder.frames))]
-    planes = torch.from_numpy(np.stack([planes for planes, _ in read])).to(device, dtype)
-    if not any(has_mask for _, has_mask in read):
-        masks = torch.zeros_like(planes[:, 0])
-        for rows in folder.groups():  # a backdrop stands still in photos of one size
-            y, x = folder.place(rows[0])
-            names = [folder.frames[i].name for i in rows]
-            masks[rows, y, x] = find_masks(planes[rows, 1:, y, x], names=names)[0]
-        if len(folder.groups()) == 1:
-            masks = without_shadow_bites(folder.cameras(torch.float32, "cpu"), planes[:, 1:], masks)
-        return masks, planes[:, 1:] * masks[:, None]
-    return planes[:, 0], planes[:, 1:]
 
 
 def _read_planes(

@@ -198,59 +198,6 @@ def test_of_several_models_the_largest(tmp_path, write):
     check_cameras(load(tmp_path))
 
 
-@for_each(kind=["text", "binary"])
-def test_frames_of_colmap_4(tmp_path, kind):
-    """A rig written by COLMAP; poses of images are used, and frames that differ are named."""
-    pycolmap = pytest.importorskip("pycolmap")
-    if not hasattr(pycolmap, "Rig"):
-        return
-    found = pycolmap.Reconstruction()
-    camera = pycolmap.SensorType.CAMERA
-    for number in (1, 2):
-        lens = {"model": "PINHOLE", "width": WIDTH, "height": HEIGHT, "params": [FX, FY, CX, CY]}
-        found.add_camera(pycolmap.Camera(**lens, camera_id=number))
-    rig, turned = pycolmap.Rig(rig_id=5), pycolmap.Rotation3d(np.array([0, 0.1, 0]))
-    rig.add_ref_sensor(pycolmap.sensor_t(camera, 1))
-    rig.add_sensor(pycolmap.sensor_t(camera, 2), pycolmap.Rigid3d(turned, np.array([0.5, 0, 0])))
-    found.add_rig(rig)
-    for i, (_, turn, shift) in enumerate(poses()[:2], 1):
-        frame = pycolmap.Frame(frame_id=i, rig_id=5)
-        frame.rig_from_world = pycolmap.Rigid3d(pycolmap.Rotation3d(turn), shift)
-        images = [
-            pycolmap.Image(name=f"cam{c}/{i}.png", camera_id=c, image_id=10 * c + i) for c in (1, 2)
-        ]
-        for image in images:
-            image.frame_id = i
-            frame.add_data_id(image.data_id)
-        found.add_frame(frame)
-        for image in images:
-            found.add_image(image)
-        found.register_frame(i)
-    place = tmp_path / "sparse/0"
-    place.mkdir(parents=True)
-    (found.write_text if kind == "text" else found.write_binary)(str(place))
-    for c, i in product((1, 2), (1, 2)):
-        file = save_images(tmp_path) / f"images/cam{c}/{i}.png"
-        file.parent.mkdir(exist_ok=True)
-        (tmp_path / "images/view 1.png").rename(file)
-    views = load(tmp_path)
-    assert [*views.names] == [f"images/cam{c}/{i}.png" for c in (1, 2) for i in (1, 2)]
-    second = pycolmap.Rigid3d(turned, np.array([0.5, 0, 0]))
-    eyes = zip(views.names, views.camera.eye, 2 * poses()[:2], strict=True)
-    for name, found, (_, turn, shift) in eyes:
-        pose = pycolmap.Rigid3d(pycolmap.Rotation3d(turn), shift)
-        pose = second * pose if "cam2" in name else pose
-        np.testing.assert_allclose(found.numpy(), pose.inverse().translation, atol=1e-12)
-    if kind == "text":
-        replaced("images.txt", " 1 cam1/1.png", "9e1 1 cam1/1.png")(place)
-    else:
-        packed(place / "images.bin", 8 + 4 + 32, "<d", 77.0)
-    with pytest.warns(
-        UserWarning, match=r"frames.* has other poses than images.* of 1 of 4 photos"
-    ):
-        load(tmp_path)
-
-
 def test_lenses_of_unknown_kinds(tmp_path):
     for model, (number, numbers) in UNKNOWN.items():
         root = save_images(tmp_path / model)

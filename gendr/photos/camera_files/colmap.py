@@ -146,7 +146,6 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
         views = list(_text_images(images))
     if not views:
         raise ValueError(f"{images} holds no images")
-    _warn_of_frames(images, views)
     prefix = "images/" if (folder / "images").is_dir() else ""
     if images.is_relative_to(folder / "distorted") and (folder / "input").is_dir():
         prefix = "input/"
@@ -282,33 +281,6 @@ def _entries(lens: _Lens, file: Path, number: int) -> dict[str, Any]:
     return entries if focal is None else {**entries, "fl_x": focal, "fl_y": focal}
 
 
-def _warn_of_frames(images: Path, views: list[_Image]) -> None:
-    """Warn if frames.txt or .bin, from which COLMAP 4 takes poses, has others than the images.
-
-    Only images of the reference sensors of rigs are compared, whose poses are those of frames.
-    """
-    frames, rigs = (images.with_name(name + images.suffix) for name in ("frames", "rigs"))
-    if not (frames.is_file() and rigs.is_file()):
-        return
-    binary = images.suffix == ".bin"
-    sensors = dict(_binary_rigs(_Bytes(rigs)) if binary else _text_rigs(rigs))
-    poses: dict[int, tuple[float, ...]] = {}
-    for rig, pose, data in _binary_frames(_Bytes(frames)) if binary else _text_frames(frames):
-        poses |= {image: pose for sensor, image in data if sensor == sensors.get(rig)}
-    other = 0
-    for view in views:
-        if view.number in poses:
-            q, p = np.array(view.turn), np.array(poses[view.number])
-            sizes = float(np.linalg.norm(q) * np.linalg.norm(p[:4]))
-            apart = np.abs(np.array(view.shift) - p[4:]).max() > 1e-6 * (1 + np.abs(p[4:]).max())
-            other += bool(apart or 1 - abs(float(q @ p[:4])) / max(sizes, 1e-300) > 1e-9)
-    if other:
-        warn_caller(
-            f"{frames} has other poses than {images.name} of {other} of {len(views)} photos; "
-            f"COLMAP takes the former, and here those of {images.name} are used"
-        )
-
-
 # -- text ------------------------------------------------------------------------------------------
 
 
@@ -363,36 +335,6 @@ def _is_points(words: list[str]) -> bool:
     except ValueError:
         return False
     return len(words) % 3 == 0
-
-
-def _text_rigs(file: Path) -> Iterator[tuple[int, int]]:
-    """The reference sensor of each rig; 0 is none."""
-    for line in _lines(file):
-        words = line.split()
-        try:
-            if int(words[1]) and words[2] == "CAMERA":
-                yield int(words[0]), int(words[3])
-        except (ValueError, IndexError):
-            raise ValueError(
-                f"{file}: want RIG_ID NUM_SENSORS REF_SENSOR_TYPE REF_SENSOR_ID ..., got "
-                f"{line[:60]!r}"
-            ) from None
-
-
-def _text_frames(file: Path) -> Iterator[tuple[int, tuple[float, ...], list[tuple[int, int]]]]:
-    """The rig of each frame, its pose, and its cameras and their images."""
-    for line in _lines(file):
-        words = line.split()
-        try:
-            pose = tuple(numbers(" ".join(words[2:9])))
-            triples = zip(words[10::3], words[11::3], words[12::3], strict=True)
-            data = [(int(s), int(i)) for kind, s, i in triples if kind == "CAMERA"]
-            yield int(words[1]), pose, data
-        except (ValueError, IndexError):
-            raise ValueError(
-                f"{file}: want FRAME_ID RIG_ID QW QX QY QZ TX TY TZ NUM_DATA_IDS ..., got "
-                f"{line[:60]!r}"
-            ) from None
 
 
 def _text_points(file: Path) -> Iterator[tuple[float, ...]]:
@@ -453,27 +395,6 @@ def _binary_images(source: _Bytes) -> Iterator[_Image]:
         (points,) = source.take("Q")
         source.skip(24 * points)  # x and y, and the number of the point in space
         yield _Image(name, lens, tuple(pose[:4]), tuple(pose[4:]), number)
-
-
-def _binary_rigs(source: _Bytes) -> Iterator[tuple[int, int]]:
-    for _ in range(*source.take("Q")):
-        rig, count = source.take("II")
-        if count:
-            kind, sensor = source.take("iI")
-            for _ in range(count - 1):
-                *_, has_pose = source.take("iIB")
-                source.skip(56 * has_pose)
-            if kind == 0:  # a camera
-                yield rig, sensor
-
-
-def _binary_frames(
-    source: _Bytes,
-) -> Iterator[tuple[int, tuple[float, ...], list[tuple[int, int]]]]:
-    for _ in range(*source.take("Q")):
-        _, rig, *pose, count = source.take("II7dI")
-        data = [source.take("iIQ") for _ in range(count)]
-        yield rig, tuple(pose), [(sensor, image) for kind, sensor, image in data if kind == 0]
 
 
 def _binary_points(source: _Bytes) -> Iterator[tuple[float, ...]]:

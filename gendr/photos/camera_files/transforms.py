@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._common.checks import shape_text
-from gendr._common.texts import find_file
+from gendr._common.texts import find_file, first_few
 from gendr.mesh.files.reports import warn_caller
 from gendr.photos.camera_files.colmap import find_model, lenses_of, read_model
 from gendr.photos.camera_files.known import (
@@ -51,7 +51,6 @@ from gendr.photos.camera_files.projections import (
 from gendr.photos.images import QUARTERS, UNDONE, read_orientation, read_size
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
-_NAMED = 5  # photos that are named in a message
 # What lenses are called, and the kinds of these.
 _MODELS = dict.fromkeys(
     ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
@@ -281,20 +280,16 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         warn_caller(f"masks of instant-ngp, of what moves, are not used: {found}, ...")
     if unclear and cameras.masks is None:
         warn_caller(
-            f"EXIF data turn {_some(unclear)} in a way that no size shows: masks are taken for "
+            f"EXIF data turn {first_few(unclear)} in a way that no size shows: masks are taken for "
             "those of the photos as they are stored, as gendr masks writes them"
         )
     return frames
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + ", ..." * (len(names) > _NAMED)
-
-
 def _warn_of_missing(cameras: Cameras, missing: list[str]) -> None:
     if not missing:
         return
-    count, first = len(cameras.meta["frames"]), _some(missing)
+    count, first = len(cameras.meta["frames"]), first_few(missing)
     if len(missing) == count:
         raise ValueError(
             f"{cameras.file}: no such image: of the {count} photos that it names none is in "

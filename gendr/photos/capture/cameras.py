@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from gendr._common.texts import first_few
 from gendr.jobs.folders import SOURCES
 from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import num_threads
@@ -67,7 +68,6 @@ _BRIGHT, _DARK = 0.99, 128
 # Noise, of 255, from which on photos are smoothed before features are looked for, and what is left:
 # of eight photos with 11 a third of the matches was found without.
 _NOISY, _LEFT = 7.0, 2.0
-_NAMED = 5  # copies of photos that are named
 # Of EXIF: maker and model of a camera; the focal length, as with film of 36 x 24 mm, and the zoom.
 _CAMERA, _FOCAL = (0x10F, 0x110), (0x920A, 0xA405, 0xA404)
 
@@ -165,10 +165,10 @@ def list_photos(folder: Path) -> list[Path]:
             if place.name not in MASKS and not (place / SOURCES).exists()  # nor results
         ]  # fmt: skip
         if len(below) > 1:
-            names = ", ".join(str(each.relative_to(folder)) for each in below[:_NAMED])
+            names = first_few([str(each.relative_to(folder)) for each in below])
             raise ValueError(
                 f"{folder} holds no photos itself, and {len(below)} folders in it do: give one of "
-                f"them, or put all photos into one ({names}{', ...' * (len(below) > _NAMED)})"
+                f"them, or put all photos into one ({names})"
             )
         place = below[0] if below else place
     found = [p for p in place.iterdir() if is_photo(p)]
@@ -190,8 +190,7 @@ def _unread(place: Path, photos: list[Path]) -> str:
     )  # fmt: skip
     if not names:
         return ""
-    named = ", ".join(names[:_NAMED]) + ", ..." * (len(names) > _NAMED)
-    return f"save them as JPEG, PNG or TIFF first: {named}"
+    return f"save them as JPEG, PNG or TIFF first: {first_few(names)}"
 
 
 def find_cameras(
@@ -309,8 +308,7 @@ def _different(photos: list[Path]) -> list[Path]:
                 continue
         kept.append(photo)
     if copies:
-        named = ", ".join(copies[:_NAMED]) + (", ..." if len(copies) > _NAMED else "")
-        warn_caller(f"photos that are copies of others are used once: {named}")
+        warn_caller(f"photos that are copies of others are used once: {first_few(copies)}")
     return kept
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -191,10 +188,8 @@ def film(
     camera: Camera,
     size: tuple[int, int],
     tell: Callable[[float], object] = lambda done: None,
-) -> tuple[str, bytes]:
-    """The content of a film with a frame for each camera, and the extension of its file.
-
-    That is .mp4 if imageio-ffmpeg is installed, else .gif.
+) -> bytes:
+    """The content of a GIF file: a film with a frame for each camera.
 
     Args:
         splats: What is seen.
@@ -206,18 +201,4 @@ def film(
     for i in range(len(camera)):
         frames.append(pixels(rendered(splats, camera[i], size)[0]))
         tell((i + 1) / len(camera))
-    if find_spec("imageio_ffmpeg") is None:
-        return ".gif", visual.gif(frames, seconds=1 / RATE)
-    import imageio_ffmpeg  # pyright: ignore[reportMissingImports]
-
-    height, width = (n - n % 2 for n in size)  # players want even sides
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "film.mp4"
-        writer = imageio_ffmpeg.write_frames(
-            str(path), (width, height), fps=RATE, quality=8, macro_block_size=2
-        )
-        writer.send(None)
-        for frame in frames:
-            writer.send(np.ascontiguousarray(frame[:height, :width]))
-        writer.close()
-        return ".mp4", path.read_bytes()
+    return visual.gif(frames, seconds=1 / RATE)

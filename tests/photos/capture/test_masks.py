@@ -10,12 +10,9 @@ from PIL import Image
 
 from gendr import Mesh, look_at
 from gendr.cli import main
-from gendr.cli.masks import NoBackdropError, with_masks
-from gendr.cli.parser import Fit
 from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
 from gendr.photos.capture import find_masks
-from gendr.photos.fitting import FitSettings
 from support.cases import for_each
 from support.photographs import plaster
 
@@ -114,14 +111,7 @@ def test_masks_of_a_phone(tmp_path, capsys):
     blank = (page > 250).all(-1)
     assert blank[HEIGHT + 8 : side - 8].all()  # level ones above
     assert not blank[-side:, :HEIGHT].all(1)[4:-4].any()  # upright ones below
-    frames = [
-        {"file_path": f"{i:02d}.png", "transform_matrix": np.eye(4).tolist()} for i in range(27)
-    ]
-    (tmp_path / "transforms.json").write_text(json.dumps({"fl_x": 90, "frames": frames}))
     (tmp_path / "masks").rename(tmp_path / "other")
-    views = load_views(tmp_path, background="auto")
-    for i, (rows, columns) in enumerate(views.camera.region(views.image_size)):
-        assert float(overlap(views.masks[i : i + 1, rows, columns], covered[i][None])) > 0.97, i
     images = torch.rand(3, 40, 50, generator=torch.Generator().manual_seed(0))
     pixels = (255 * images).byte().permute(1, 2, 0).numpy()
     Image.fromarray(pixels).save(tmp_path / "odd.png")
@@ -130,7 +120,7 @@ def test_masks_of_a_phone(tmp_path, capsys):
 
 
 def test_what_is_elsewhere_in_each_photo_is_no_object(tmp_path, capsys):
-    """A line says so, and a fit goes on to the scene."""
+    """A line says so, and no masks are left."""
     camera = look_at(3.0, 10.0, [60.0 * i for i in range(6)], 40.0, dtype=torch.float64)
     frames = []
     for i in range(6):
@@ -142,11 +132,12 @@ def test_what_is_elsewhere_in_each_photo_is_no_object(tmp_path, capsys):
         frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
     about = {"camera_angle_x": 0.7, "k1": 0.02, "frames": frames}
     (tmp_path / "transforms.json").write_text(json.dumps(about))
-    args = Fit(target=str(tmp_path), settings=FitSettings())
-    with pytest.raises(NoBackdropError, match="from the background is no object: only"):
-        with_masks(args, tmp_path / "out")
-    assert "gendr: what stands out from the background is no object" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "masks").exists()
+    out = tmp_path / "out"
+    assert main(["fit", str(tmp_path), "--object", "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "gendr: what stands out from the background is no object: only" in said
+    assert "or leave --object out, by which all is made that photos see" in said
+    assert not (out / "masks").exists()
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -161,9 +152,6 @@ def test_masks_in_commands(tmp_path, capsys, monkeypatch):
         frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
     about = {"camera_angle_x": 0.7, "frames": frames}
     (tmp_path / "transforms.json").write_text(json.dumps(about))
-    views = load_views(tmp_path, background="auto")
-    assert float(overlap(views.masks, masks)) > 0.97
-    assert float(views.rgb[:, :, ~masks[0]].mean()) < 0.5
     elsewhere = ["--image-size", "60", "-o", str(tmp_path / "other"), "--quiet"]
     assert main(["masks", str(tmp_path), *elsewhere]) == 0
     with Image.open(tmp_path / "other" / "3.png") as third:
@@ -181,7 +169,6 @@ def test_masks_in_commands(tmp_path, capsys, monkeypatch):
     assert float(overlap(torch.stack(files) / 255, masks)) > 0.97
     views = load_views(tmp_path)  # which are read from now on
     assert float(overlap(views.masks, masks)) > 0.97
-    assert torch.equal(load_views(tmp_path, background="auto").masks, views.masks)
     assert main(["masks", str(tmp_path)]) == 2
     assert "holds files already" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "cv2", None)

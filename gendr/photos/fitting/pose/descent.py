@@ -87,7 +87,6 @@ class Descent(Generic[P]):
         camera: the cameras [K * B] of K poses, those of one pose together.
         scores: the hard IoUs [K] of K poses, each the mean over the masks.
         dist, tconorm: of the soft silhouettes.
-        way: takes the B cameras of the best pose each time that hard silhouettes are compared.
     """
 
     mesh: Mesh
@@ -96,7 +95,6 @@ class Descent(Generic[P]):
     scores: Callable[[P], Tensor]
     dist: str
     tconorm: str
-    way: list[Camera]
 
     @property
     def pixel(self) -> float:
@@ -123,7 +121,6 @@ class Descent(Generic[P]):
         size = (self.masks.shape[1], self.masks.shape[2])
         wanted = self.masks.repeat(len(start), 1, 1)
         best, best_scores = start, self.scores(start)
-        self._note(best, best_scores)
         rates = [rate for _, rate in moves]
         with torch.enable_grad():
             values = [value.detach().clone().requires_grad_() for value, _ in moves]
@@ -153,11 +150,7 @@ class Descent(Generic[P]):
                         scores = self.scores(now)
                         best = now.where(scores > best_scores, best)
                         best_scores = torch.maximum(scores, best_scores)
-                        self._note(best, best_scores)
         return best
-
-    def _note(self, poses: P, scores: Tensor) -> None:
-        self.way.append(self.camera(poses[scores.argmax()[None]]))
 
 
 def hard(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:

@@ -129,7 +129,7 @@ def fit_pose(
         if rig is not None:
             return _placed(fit_rig(search, masks, find_scale, tell), mesh)
         if track:
-            alikes, traces, searched = tracked(search, masks, tell, resume)
+            alikes, searched = tracked(search, masks, tell, resume)
         else:
             images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
             state = resume
@@ -141,18 +141,16 @@ def fit_pose(
             for b in range(len(images), len(masks)):
                 view = View(search, masks[b], b)
                 here = view.found(part)
-                images.append(packed(here, [*view.way, view.camera(here.poses)[0]]))
+                images.append(packed(here))
                 state = {"images": list(images)}
                 part(Progress(0.0, "finish"))
             alikes = [unpacked(each) for each in images]
-            traces = [Camera.batch([Camera(*way) for way in each["way"]]) for each in images]
             searched = range(len(masks))
         candidates = tuple(View(search, masks[b], b).listed(each) for b, each in enumerate(alikes))
     found = PoseResult(
         Camera.batch([each[0].camera for each in candidates]),
         torch.tensor([each[0].iou for each in candidates]).to(masks),
         candidates,
-        tuple(traces),
         tuple(searched),
     )
     return _placed(found, mesh)
@@ -167,8 +165,7 @@ def _placed(found: PoseResult, mesh: Mesh) -> PoseResult:
         return camera.with_origin(mesh.origin[0])
 
     listed = (tuple(replace(c, camera=at(c.camera)) for c in each) for each in found.candidates)
-    trace = tuple(at(each) for each in found.trace)
-    return replace(found, camera=at(found.camera), candidates=tuple(listed), trace=trace)
+    return replace(found, camera=at(found.camera), candidates=tuple(listed))
 
 
 def _check_cameras(name: str, camera: Any, counts: tuple[int, ...]) -> None:

@@ -163,7 +163,7 @@ def fit_rig(search: Search, masks: Tensor, find_scale: bool, tell: Tell) -> Pose
     Raises:
         ValueError: if the scale is wanted and all cameras stand at one place.
     """
-    eye, views, origin = search.optics.eye, len(masks), search.mesh.origin[0]
+    eye, origin = search.optics.eye, search.mesh.origin[0]
     if find_scale:
         apart = float((eye - eye.mean(0)).norm(dim=1).max())
         if not apart > _BESIDE * float(eye.norm(dim=1).max()):
@@ -175,7 +175,6 @@ def fit_rig(search: Search, masks: Tensor, find_scale: bool, tell: Tell) -> Pose
     tell(Progress(1.0, "finish"))
     found = found[rig.alike(found)]
     candidates, best = rig.listed(found), found.poses[:1]
-    way = [*rig.way, candidates[0].camera]
     linear = (best.rotation * best.size.exp()).double().cpu()
     shift = best.place.double().cpu() - linear[0] @ (search.centre.double().cpu() + origin)
     if search.optics.origin is not None:
@@ -184,7 +183,6 @@ def fit_rig(search: Search, masks: Tensor, find_scale: bool, tell: Tell) -> Pose
         candidates[0].camera,
         rig.scores(best, masks, search.mesh)[0],
         (candidates,),
-        tuple(Camera.batch([step[v] for step in way]) for v in range(views)),
-        tuple(range(views)),
+        tuple(range(len(masks))),
         rigid(linear, shift)[0],
     )

@@ -63,7 +63,6 @@ class PoseResult:
         iou: [B], of the hard silhouettes with the masks.
         candidates: for each mask the poses that look alike, that of `camera` first. Of a rig there
             is one tuple, and each candidate has B cameras.
-        trace: for each mask the best camera of some moments on the way, for pictures.
         searched: the masks that were searched from anywhere: all, but of a video only some.
         placement: [4, 4] float64, of a rig: from the world of the mesh to that of the rig, from
             and to coordinates that count from 0; else None.
@@ -72,7 +71,6 @@ class PoseResult:
     camera: Camera
     iou: Tensor
     candidates: tuple[tuple[PoseCandidate, ...], ...]
-    trace: tuple[Camera, ...]
     searched: tuple[int, ...] = ()
     placement: Tensor | None = None
 
@@ -191,14 +189,10 @@ class Problem(ABC, Generic[P]):
     Args:
         search: of the mesh.
         masks: [B, H, W].
-
-    Attributes:
-        way: the B cameras of the best pose at some moments on the way.
     """
 
     def __init__(self, search: Search, masks: Tensor) -> None:
         self.search, self.masks, self.settings = search, masks, search.settings
-        self.way: list[Camera] = []
 
     @abstractmethod
     def camera(self, poses: P) -> Camera:
@@ -221,7 +215,7 @@ class Problem(ABC, Generic[P]):
         """Of poses to masks of any size."""
         return Descent(
             mesh, masks, self.camera, lambda now: self.scores(now, masks, mesh).mean(1),
-            self.settings.dist, self.settings.tconorm, self.way,
+            self.settings.dist, self.settings.tconorm,
         )  # fmt: skip
 
     def refined(

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr.jobs.loop import Progress, Tell
-from gendr.mesh import Camera, rotation_angle_between
+from gendr.mesh import rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.photos.fitting.pose.descent import PoseRows, hard
 from gendr.photos.fitting.pose.search import (
@@ -83,10 +83,9 @@ class Motion(PoseRows):
         )  # fmt: skip
 
 
-def packed(found: Alike[Poses], way: Sequence[Camera]) -> dict[str, Any]:
-    """The poses of an image, and the cameras on the way to them, as tensors."""
-    cameras = [camera.tensors() for camera in way]
-    return {"poses": found.poses.parts(), "scores": found.scores, "way": cameras}
+def packed(found: Alike[Poses]) -> dict[str, Any]:
+    """The poses of an image as tensors."""
+    return {"poses": found.poses.parts(), "scores": found.scores}
 
 
 def unpacked(values: Mapping[str, Any]) -> Alike[Poses]:
@@ -99,7 +98,7 @@ def tracked(
     masks: Tensor,
     tell: Tell,
     resume: Mapping[str, Any] | None,
-) -> tuple[list[Alike[Poses]], list[Camera], list[int]]:
+) -> tuple[list[Alike[Poses]], list[int]]:
     """The poses of the masks [B, H, W] of a video.
 
     Args:
@@ -110,8 +109,8 @@ def tracked(
         resume: that, to go on from there.
 
     Returns:
-        Of each image the poses that look alike, the chosen one first; of each the best cameras on
-        the way; and the images that were searched from anywhere, of which the first is one.
+        Of each image the poses that look alike, the chosen one first; and the images that were
+        searched from anywhere, of which the first is one.
     """
     before = resume or {"images": [], "searched": [], "best": 0.0}
     images, searched, best = list(before["images"]), list(before["searched"]), before["best"]
@@ -143,18 +142,16 @@ def tracked(
         best = max(best, float(now.scores[0]))
         found.append(now)
         motions.append(motion)
-        images.append({**packed(now, view.way), "motion": motion.parts()})
+        images.append({**packed(now), "motion": motion.parts()})
         state = {"images": list(images), "searched": list(searched), "best": best}
         part(Progress(0.0, "finish" if b in searched else "track"))
     look_back(search, masks, found, motions, searched)
     chosen = chosen_together(found, motions, search.settings.alike)
-    ordered, traces = [], []
-    for b, (each, first) in enumerate(zip(found, chosen, strict=True)):
+    ordered = []
+    for each, first in zip(found, chosen, strict=True):
         rest = [i for i in range(len(each)) if i != first]
         ordered.append(each[torch.tensor([first, *rest], device=each.scores.device)])
-        last = View(search, masks[b], b).camera(ordered[b].poses)[0]
-        traces.append(Camera.batch([*(Camera(*way) for way in images[b]["way"]), last]))
-    return ordered, traces, searched
+    return ordered, searched
 
 
 def look_back(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gendr._common.texts import first_few
 from gendr.mesh.files.ply import point_colors
 from gendr.mesh.files.ply_table import Element, read_elements
 from gendr.mesh.files.reports import note
@@ -67,7 +68,7 @@ def _cloud(elements: dict[str, Element], notes: list[str]) -> Cloud | None:
     if flat:
         sizes = np.pad(sizes, ((0, 0), (0, 1)))
     if others := [name for name in points.values if not _READ.fullmatch(name)]:
-        note(notes, f"its vertex {', '.join(others[:5])}{', ...' * (len(others) > 5)} is not used")
+        note(notes, f"its vertex {first_few(others)} is not used")
     turns = _table(points, "rot_0 rot_1 rot_2 rot_3")
     if "f_dc_0" in points.values:
         rest = _higher_harmonics(points, len(place), notes)
