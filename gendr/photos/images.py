@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from io import BytesIO
@@ -167,7 +167,8 @@ def _profile(path: Path, image: Image) -> bytes | None:
     curve, power = 0, None
     if image.format in ("HEIF", "AVIF", "PNG"):
         with path.open("rb") as file:
-            head = file.read(1 << 16).partition(b"IDAT")[0]
+            head = file.read(1 << 16)
+        head = head.partition(b"IDAT")[0] if image.format == "PNG" else _own_colours(head) or head
         said = re.search(rb"colrnclx\0(.)\0(.)|cICP(.)(.)", head, re.DOTALL)
         kind, curve = (part[0] for part in said.groups() if part) if said else (0, 0)
         if curve in (16, 18):
@@ -199,6 +200,39 @@ def _profile(path: Path, image: Image) -> bytes | None:
         usual = abs(gamma - 0.45455) < 5e-3 and np.allclose(points, _PRIMARIES[1], 0, 1e-3)
         power = 1 / gamma if gamma > 0 and not usual else None
     return profile or _made_profile(points, power)
+
+
+def _own_colours(head: bytes) -> bytes:
+    """The boxes `colr` of the primary image of HEIF and AVIF (ISO/IEC 23008-12:2022, 9.3).
+
+    Thumbnails have others, as does the bright image that a photo and its gain map make. Empty if it
+    has none itself, as where only its tiles have one.
+    """
+
+    def boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        while len(data) > 8:
+            size = int.from_bytes(data[:4], "big") or len(data)
+            yield data[4:8], data[8:size]
+            data = data[max(8, size) :]
+
+    meta = dict(boxes(dict(boxes(head)).get(b"meta", b"")[4:]))
+    primary = int.from_bytes(meta.get(b"pitm", b"")[4:], "big")
+    described = list(boxes(meta.get(b"iprp", b"")))
+    properties = [b"", *(kind + data for kind, data in boxes(dict(described).get(b"ipco", b"")))]
+    found = b""
+    for kind, data in described:
+        if kind != b"ipma" or len(data) < 8:
+            continue
+        wide, long, at = 4 if data[0] else 2, 1 + (data[3] & 1), 8
+        while at + wide < len(data):
+            item, count = int.from_bytes(data[at : at + wide], "big"), data[at + wide]
+            at += wide + 1
+            for place in range(at, at + count * long, long) if item == primary else ():
+                number = int.from_bytes(data[place : place + long], "big") % (1 << (8 * long - 1))
+                if number < len(properties) and properties[number].startswith(b"colr"):
+                    found += properties[number]
+            at += count * long
+    return found
 
 
 @lru_cache

@@ -650,6 +650,19 @@ def test_photos_of_phones_in_heic(tmp_path, monkeypatch):
     Image.fromarray(blob(64, 48)).convert("RGB").save(tmp_path / "a.hif", format="HEIF", quality=95)
     frame = {"file_path": "a", "transform_matrix": IDENTITY}
     assert load_views(write(tmp_path, [frame], fl_x=20.0)).image_size == (64, 48)
+    both = heif.HeifFile()
+    for curve in (13, 16):  # the colours of the primary image count alone
+        image = Image.fromarray(blob(64, 48)).convert("RGB")
+        names = "color_primaries", "transfer_characteristics", "matrix_coefficients"
+        image.info["nclx_profile"] = dict(zip(names, (1, curve, 6), strict=True), full_range_flag=1)
+        both.add_from_pillow(image)
+    for primary in (0, 1):
+        both.save(tmp_path / "a.hif", primary_index=primary, save_nclx_profile=True)
+        assert (tmp_path / "a.hif").read_bytes().count(b"colrnclx") == 2
+        if primary == 0:
+            assert load_views(tmp_path).image_size == (64, 48)
+    with pytest.raises(ValueError, match=r"a.hif is a photo of high dynamic range"):
+        load_views(tmp_path)
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(ValueError, match=r"a.hif needs pillow-heif, which is not installed: pip"):
         load_views(tmp_path)

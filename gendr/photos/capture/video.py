@@ -26,6 +26,8 @@ _WIDTH, _SMALL, _STILL = 960, 48, 2.0
 _QUALITY = 95  # of JPEG
 # Files announce a few frames more than they have; a part less than this is lost.
 _WHOLE = 0.9
+# Pixels that are less wide than this, or less high, are square but for how encoders round sizes.
+_SQUARE = 1.01
 # Bytes of descriptions of videos, of some hours.
 _LARGEST = 1 << 27
 
@@ -151,17 +153,26 @@ def _bounds(times: list[float], pieces: int) -> list[int]:
 
 
 def _frames(path: Path) -> Generator[tuple[Any, float, int], None, None]:
-    """The frames of a video, BGR, each with its time in ms and the number that there may be."""
+    """The frames of a video, BGR, each with its time in ms and the number that there may be.
+
+    Their pixels are made square, which those of camcorders (HDV, AVCHD, DV) are not.
+    """
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # what is damaged is said here
     import cv2
 
     video = cv2.VideoCapture(str(path))
     try:
         total = max(1, int(video.get(cv2.CAP_PROP_FRAME_COUNT)))
+        wide = video.get(cv2.CAP_PROP_SAR_NUM) / (video.get(cv2.CAP_PROP_SAR_DEN) or 1) or 1.0
+        across, down = max(1.0, wide), max(1.0, 1 / wide)
+        if video.get(cv2.CAP_PROP_ORIENTATION_META) % 180:
+            across, down = down, across
         while True:
             there, frame = video.read()
             if not there:
                 return
+            if max(across, down) > _SQUARE:
+                frame = cv2.resize(frame, None, fx=across, fy=down)
             yield frame, float(video.get(cv2.CAP_PROP_POS_MSEC)), total
     finally:
         video.release()

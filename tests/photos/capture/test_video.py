@@ -104,6 +104,26 @@ def test_a_video_of_high_dynamic_range_is_named(walk, tmp_path):
             extract_frames(path, tmp_path / "out", 2)
 
 
+def test_pixels_become_square(walk, tmp_path):
+    """By aspect_ratio_info (ISO/IEC 14496-2, 6.3.3) of a video of camcorders: 16 : 11."""
+    path = tmp_path / "walk.mp4"
+    out = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (160, 120))
+    out.write(walk[1][:, :160])
+    out.release()
+    content = bytearray(path.read_bytes())
+    at = content.index(b"\0\0\1\x20") + 4  # bits: one, eight of a type, one for seven more
+    place = 64 - (21 if content[at + 1] & 0x40 else 14)
+    bits = int.from_bytes(content[at : at + 8], "big")
+    assert bits >> place & 15 == 1
+    content[at : at + 8] = (bits + (3 << place)).to_bytes(8, "big")
+    path.write_bytes(content)
+    (photo,) = extract_frames(path, tmp_path / "out", 1)
+    seen = np.asarray(Image.open(photo)).astype(int)
+    assert seen.shape == (120, round(160 * 16 / 11), 3)
+    wanted = cv2.resize(walk[1][:, :160], seen.shape[1::-1])[..., ::-1]
+    assert np.abs(seen - wanted).mean() < 12
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_what_is_no_video_is_said(walk, tmp_path, monkeypatch, capsys):
     (tmp_path / "a.mp4").write_bytes(b"no video at all")
