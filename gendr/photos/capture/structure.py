@@ -170,8 +170,8 @@ def untangled(
     Where equal things stand in a row, such as windows, a photo a step farther is matched as if it
     showed what the first shows, in more of its features than the right ones, and cameras of a long
     front come to stand before a part of it. Photos that follow each other are the most alike, so
-    pairs that contradict these are left out; if that is not enough, all that they do not confirm.
-    One pair alone, such as the end of a walk and the start of another, tells nothing of the model.
+    pairs that contradict these are left out. One pair alone, such as the end of a walk and the
+    start of another, tells nothing of the model.
     """
 
     def tried(gone: int, chosen: Path) -> None:
@@ -190,12 +190,10 @@ def untangled(
         tried(leave_out_refuted(best, source, chosen), chosen)
         if not least or best is before:
             break
-    for confirmed in (False, True):
-        if len(contradicted(best, source)) <= 1 and placed >= few:
-            break
-        if follow_each_other(database):
-            chosen = folder / f"order{int(confirmed)}.db"
-            tried(leave_out(database, chosen, confirmed=confirmed), chosen)
+    against = len(contradicted(best, source)) > 1 or placed < few
+    if against and follow_each_other(database):
+        chosen = folder / "order.db"
+        tried(leave_out(database, chosen), chosen)
     return best, source
 
 
@@ -403,7 +401,7 @@ def follow_each_other(database: Path) -> bool:
     return sum(fewer) >= ORDERED * 2 * last
 
 
-def leave_out(database: Path, target: Path, *, confirmed: bool) -> int:
+def leave_out(database: Path, target: Path) -> int:
     """Copy a database without the pairs that contradict those of images nearer in order.
 
     Matches of pairs are joined to tracks, of neighbours first. A match contradicts these if both of
@@ -412,17 +410,12 @@ def leave_out(database: Path, target: Path, *, confirmed: bool) -> int:
     Source: Zach, Irschara & Bischof, What Can Missing Correspondences Tell Us about 3D Structure
     and Motion?, CVPR 2008, whose triplets of images are tracks here.
 
-    Args:
-        database: with the matches.
-        target: the copy.
-        confirmed: whether pairs go, too, none of whose matches is a part of tracks before it.
-
     Returns: how many pairs these are.
     """
     shutil.copy(database, target)
     tracks: dict[tuple[int, int], dict[int, int]] = {}  # of a feature, those of images; shared
     gone: list[tuple[int, int]] = []
-    for i, j, rows, steps in sorted(matched(database), key=itemgetter(3)):
+    for i, j, rows, _ in sorted(matched(database), key=itemgetter(3)):
         matches = rows.tolist()
         both = [
             (tracks.setdefault((i, a), {i: a}), tracks.setdefault((j, b), {j: b}))
@@ -430,7 +423,7 @@ def leave_out(database: Path, target: Path, *, confirmed: bool) -> int:
         ]
         same = sum(one is other for one, other in both)
         clash = sum(one is not other and not one.keys().isdisjoint(other) for one, other in both)
-        if clash > same or (confirmed and not same and steps > 1):
+        if clash > same:
             gone.append((i, j))
             continue
         for a, b in matches:
