@@ -491,6 +491,15 @@ def test_photos_that_disagree_count_little(chair):
     own, _ = shots(found.mesh, camera)
     others = [i for i in range(10) if i != 3]
     assert float(psnr(own, rgb, alpha)[others].mean()) > 25
+    # Most photos show something white, which hides the object.
+    spoilt[2::2] = alpha[2::2, None]
+    trust = torch.full(alpha.shape, 255, dtype=torch.uint8)
+    for count in (255, 1, 0):
+        trust[2:4] = trust[2::2] = count
+        found = fit_colors(fine, spoilt, camera, alpha, trust, kind="vertex")
+        own, _ = shots(found.mesh, camera)
+        met = float(psnr(own, rgb, alpha)[[0, 1, 5, 7, 9]].mean())
+        assert (met > 25) == (count < 255), (met, count)
 
 
 @for_each(name=["chair", "ball"])
@@ -569,6 +578,7 @@ def test_bad_arguments(chair):
         ((good, rgb, camera, alpha), texture, ValueError, "texture_size"),
         ((shifted, rgb, camera, alpha), {}, ValueError, r"must lie in \[0, 1\] to fit a texture"),
         ((good, rgb, camera, alpha * 0), {}, ValueError, "no photo shows the mesh"),
+        ((good, rgb, camera, alpha, alpha), {}, ValueError, "trust must be uint8"),
     ):
         with pytest.raises(error, match=text):
             fit_colors(*arguments, **options)
