@@ -9,7 +9,6 @@ from scipy.sparse.csgraph import connected_components
 
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality
-from gendr.mesh.topology import connected_parts
 
 
 def test_quality_of_a_ball():
@@ -81,8 +80,9 @@ def test_batches_are_refused_and_cuts_of_many_faces_not_counted(monkeypatch):
     assert mesh_quality(icosphere(1))["self_intersections"] is None
 
 
-def test_connected_parts_are_those_of_scipy():
-    """Numbered by their first vertex; also chains in any order, which take most rounds."""
+def test_connected_parts_are_those_of_scipy(monkeypatch):
+    """Also of chains in any order, which take most rounds; crumbs tell whose face is whose."""
+    monkeypatch.setattr("gendr.mesh.quality._MOST", 0)
     rng = np.random.default_rng(0)
     chain = np.stack([np.arange(i, 998 + i) for i in range(3)], 1)
     meshes = [(rng.integers(0, 1000, (n, 3)), 1000) for n in (0, 100, 300, 400, 2000)]
@@ -90,5 +90,11 @@ def test_connected_parts_are_those_of_scipy():
     for faces, count in meshes:
         ends = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
         graph = coo_matrix((np.ones(2 * len(faces)), ends), shape=(count, count))
-        wanted = connected_components(graph, directed=False)[1]
-        np.testing.assert_array_equal(connected_parts(faces, count), wanted)
+        part = connected_components(graph, directed=False)[1]
+        corners = rng.normal(size=(count, 3))
+        a, b, c = (corners[faces[:, i]] for i in range(3))
+        share = np.bincount(part[faces[:, 0]], np.linalg.norm(np.cross(b - a, c - a), axis=1))
+        found = mesh_quality(Mesh(torch.from_numpy(corners), torch.from_numpy(faces.copy())))
+        used = np.unique(part[faces])
+        assert found["parts"] == len(used)
+        assert found["crumbs"] == (share[used] < 0.01 * share.sum()).sum()
