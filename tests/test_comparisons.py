@@ -1,8 +1,6 @@
 """The scripts that compare implementations: they agree, take turns, are written down."""
 
 import json
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -106,66 +104,6 @@ def test_ratios_are_those_of_the_same_case(bench):
         "|  | paper | 3.2 ms | 1.6 ms | 2× | 7 |",
         "| `b` | gendr | 2,000.0 ms | 1,000.0 ms |  | 7 |",
     ]
-
-
-def test_networks_are_compared_with_what_diffsort_documents(monkeypatch):
-    """A stand-in whose ranks are the columns of its matrix."""
-    script = imported(monkeypatch, "networks", "benchmarks/peers")
-
-    class DiffSortNet:
-        def __init__(self, kind, size, *, steepness, distribution):
-            assert (kind, size, distribution) == ("bitonic", 8, "cauchy")
-            self.steepness = steepness
-
-        def __call__(self, x):
-            found = script.permutation(x, "bitonic", dist="cauchy", steepness=self.steepness)
-            return None, found.mT
-
-    monkeypatch.setitem(sys.modules, "diffsort", types.SimpleNamespace(DiffSortNet=DiffSortNet))
-    (case,) = [c for c in script.cases(True, "cpu") if c.name == "networks, bitonic/3x8"]
-    rows = script.main.__self__.measure(case, "cpu", 1, True)
-    assert [row["implementation"] for row in rows] == ["gendr", "diffsort"]
-
-
-def test_peers_of_sorts_must_be_the_same_functions(monkeypatch):
-    """Stand-ins with the units that the packages document."""
-    script = imported(monkeypatch, "sorting", "benchmarks/peers")
-    soft_rank, soft_sort, soft_topk = script.soft_rank, script.soft_sort, script.soft_topk
-
-    def fast(function, x, steepness):
-        return function(x, "permutahedron", steepness=steepness)
-
-    def sort(x, method, softness, **options):
-        if method == "fast_soft_sort":
-            values = fast(soft_sort, x, 1 / (softness * (x.shape[-1] - 1)))
-        elif method == "softsort":
-            values = soft_sort(x, method, steepness=1 / softness)
-        else:
-            values = soft_sort(x, "bitonic", dist="logistic", steepness=1 / softness)
-        return types.SimpleNamespace(values=values)
-
-    torchsort = types.SimpleNamespace(
-        soft_rank=lambda x, regularization_strength: fast(
-            soft_rank, x, 1 / regularization_strength
-        ),
-        soft_sort=lambda x, regularization_strength: fast(
-            soft_sort, x, 1 / regularization_strength
-        ),
-    )
-    softtorch = types.SimpleNamespace(
-        rank=lambda x, softness, **options: fast(soft_rank, x, (x.shape[-1] - 1) / softness),
-        sort=sort,
-        topk=lambda x, k, softness, **options: soft_topk(x, k, "softsort", steepness=1 / softness),
-    )
-    found = [torchsort, softtorch, lambda x, k, alpha: script.soft_topk_mask(x, k, scale=alpha)]
-    monkeypatch.setattr(script, "peers", lambda: found)
-    report, lines = script.agreement(True, 1, "cpu")
-    assert {row["implementation"] for row in report["agreement"]} == {*script.PEERS}
-    assert lines[1].startswith("In float64 all agree to")
-    assert len(lines) == 5 + len(script.CASES)
-    found[2] = lambda x, k, alpha: script.soft_topk_mask(x, k, scale=2 * alpha)
-    with pytest.raises(SystemExit, match=r"LapSum is .* off in float64"):
-        script.agreement(True, 1, "cpu")
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="read from Linux's /proc")

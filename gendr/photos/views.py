@@ -40,16 +40,15 @@ from gendr.mesh.cameras import Camera
 from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture
-from gendr.photos.camera_files.colmap import find_model, read_point_file, read_points
+from gendr.photos.camera_files.colmap import read_point_file
 from gendr.photos.camera_files.lenses import Straightening
-from gendr.photos.camera_files.opencv import OPENCV, points_of
 from gendr.photos.camera_files.transforms import (
     TRANSFORMS,
     TransformsFrame,
     list_frames,
     read_cameras,
 )
-from gendr.photos.camera_files.worlds import named_points, world_of
+from gendr.photos.camera_files.worlds import points_beside
 from gendr.photos.folders import (
     Folder,
     NoMasksError,
@@ -287,7 +286,7 @@ def load_points(
     colmap2nerf.py; if they are others, a warning says so.
 
     Args:
-        path: The folder.
+        path: The folder, or the file of its cameras.
         cameras: The JSON file of the cameras, if it is not in the folder.
         dtype: float32 or float64.
         origin: [3], where in the world positions count from: that of the cameras; by default 0,
@@ -300,35 +299,19 @@ def load_points(
     Raises:
         ValueError: If a file is damaged, or `applied_transform` is no matrix of 3 x 4.
     """
-    folder = Path(path)
-    model = find_model(folder)
-    used = folder / OPENCV if cameras is None else Path(cameras)
-    file = next((folder / name for name in TRANSFORMS if (folder / name).is_file()), None)
-    others = model is not None or file is not None
-    named = None
-    if used.is_file() and (cameras is not None or not others):
-        named = points_of(used)
-    source = used if cameras is not None else file if model is None else None
-    if named is None and source is not None and source.suffix == ".json" and source.is_file():
-        named = named_points(source, source.parent)
-    if named is not None:
-        found = read_point_file(named)
-    else:
-        found = None if model is None else read_points(model)
-    if found is None or not len(found[0]):
+    source = points_beside(Path(path), None if cameras is None else Path(cameras))
+    if source is None:
         return None
-    place = found[0]
-    if cameras is None and named is None and file is not None and model is not None:
-        world = world_of(file, model, folder)
-        if world is None:
-            return None
-        place = world.moved(place)
-    place = torch.from_numpy(place)
+    file, world = source
+    found = read_point_file(file)
+    if not len(found[0]):
+        return None
+    place = torch.from_numpy(world.moved(found[0]))
     if origin is not None:
         place = place - origin.double().cpu()
     elif origin_of(place.numpy(), dtype).any():
         warn_caller(
-            f"{folder}: its points lie too far from 0 for {dtype_name(dtype)}; give the origin of "
+            f"{path}: its points lie too far from 0 for {dtype_name(dtype)}; give the origin of "
             "the cameras, origin=views.camera.origin, or dtype=torch.float64"
         )
     return place.to(dtype), torch.from_numpy(found[1]).to(dtype)

@@ -81,16 +81,20 @@ def test_batches_are_refused_and_cuts_of_many_faces_not_counted(monkeypatch):
 
 
 def test_connected_parts_are_those_of_scipy(monkeypatch):
-    """Also of chains in any order, which take most rounds."""
+    """Also of chains in any order, which take most rounds; crumbs tell whose face is whose."""
     monkeypatch.setattr("gendr.mesh.quality._MOST", 0)
     rng = np.random.default_rng(0)
     chain = np.stack([np.arange(i, 998 + i) for i in range(3)], 1)
-    for faces in (
-        *(rng.integers(0, 1000, (n, 3)) for n in (0, 100, 300, 400, 2000)),
-        chain, chain[:, ::-1].copy(), rng.permutation(1000)[chain],
-    ):  # fmt: skip
+    meshes = [(rng.integers(0, 1000, (n, 3)), 1000) for n in (0, 100, 300, 400, 2000)]
+    meshes += [(chain, 1000), (chain[:, ::-1], 1000), (rng.permutation(1000)[chain], 1003)]
+    for faces, count in meshes:
         ends = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
-        graph = coo_matrix((np.ones(2 * len(faces)), ends), shape=(1000, 1000))
-        wanted = connected_components(graph, directed=False)[0] - (1000 - len(np.unique(faces)))
-        mesh = Mesh(torch.rand(1000, 3), torch.from_numpy(faces))
-        assert mesh_quality(mesh)["parts"] == wanted
+        graph = coo_matrix((np.ones(2 * len(faces)), ends), shape=(count, count))
+        part = connected_components(graph, directed=False)[1]
+        corners = rng.normal(size=(count, 3))
+        a, b, c = (corners[faces[:, i]] for i in range(3))
+        share = np.bincount(part[faces[:, 0]], np.linalg.norm(np.cross(b - a, c - a), axis=1))
+        found = mesh_quality(Mesh(torch.from_numpy(corners), torch.from_numpy(faces.copy())))
+        used = np.unique(part[faces])
+        assert found["parts"] == len(used)
+        assert found["crumbs"] == (share[used] < 0.01 * share.sum()).sum()

@@ -23,8 +23,7 @@ from gendr.photos.camera_files.opencv import camera_to_world
 from gendr.photos.camera_files.photos import Index
 
 __all__ = [
-    "find_model", "lenses_of", "point_text", "read_model", "read_point_file", "read_points",
-    "read_tracks",
+    "find_model", "lenses_of", "point_text", "read_model", "read_point_file", "read_tracks",
 ]  # fmt: skip
 
 # Where models may lie in the folder of images: of the first of these groups that has some, that of
@@ -169,25 +168,11 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
     return {"frames": frames}
 
 
-def read_points(images: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-    """The points in space of a model, and their colours.
-
-    Args:
-        images: Its images.bin or images.txt; the file of the points is beside it.
+def read_point_file(file: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The points in space of a points3D.bin or .txt, of any name, or of a PLY, and their colours.
 
     Returns:
-        Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1]; None if there is no
-        file of points.
-
-    Raises:
-        ValueError: If it is damaged.
-    """
-    file = images.with_name("points3D" + images.suffix)
-    return read_point_file(file) if file.is_file() else None
-
-
-def read_point_file(file: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What `read_points` returns of a points3D.bin or .txt, of any name, or of a PLY.
+        Positions [P, 3] in the world of the cameras, and RGB [P, 3] in [0, 1].
 
     Raises:
         ValueError: If it is damaged.
@@ -208,11 +193,13 @@ def read_tracks(file: Path) -> list[tuple[int, ...]]:
     """The numbers of the images that see each point of a points3D.bin or .txt.
 
     They are IMAGE_ID in a model of COLMAP and `image_id` in what `read_model` makes of it; beside a
-    cameras.json they count its images from 1. Empty where nothing is said.
+    cameras.json they count its images from 1. Empty where nothing is said, as in a PLY.
 
     Raises:
         ValueError: If it is damaged.
     """
+    if file.suffix.lower() == ".ply":
+        return []
     if file.suffix == ".bin":
         source = _Bytes(file)
         tracks: list[tuple[int, ...]] = []

@@ -1,4 +1,4 @@
-"""The world of a transforms file as seen from a model of COLMAP, which has the points, beside it.
+"""The points found with cameras, also where a model of COLMAP beside their file has them.
 
 nerfstudio, instant-ngp's colmap2nerf.py and others turn, move and scale what COLMAP found, and
 leave its model beside the file that they write. What they did follows from the cameras of both.
@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from gendr._common.texts import find_file, folded
 from gendr.mesh.files.reports import warn_caller
-from gendr.photos.camera_files.colmap import read_model
+from gendr.photos.camera_files.colmap import find_model, read_model
 from gendr.photos.camera_files.known import load_json
+from gendr.photos.camera_files.opencv import OPENCV, points_of
 from gendr.photos.camera_files.photos import is_inside, within
+from gendr.photos.camera_files.transforms import TRANSFORMS
 
-__all__ = ["World", "named_points", "world_of"]
+__all__ = ["World", "points_beside"]
 
 Matrix = npt.NDArray[np.float64]
 # How far cameras may lie off where the model has them: of their distances, and of rotations.
@@ -50,7 +52,7 @@ class World:
         return points @ self.matrix[:, :3].T + self.matrix[:, 3]
 
 
-def world_of(file: Path, model: Path, folder: Path) -> World | None:
+def _world_of(file: Path, model: Path, folder: Path) -> World | None:
     """The world of a transforms file beside a model of COLMAP.
 
     Args:
@@ -92,9 +94,42 @@ def world_of(file: Path, model: Path, folder: Path) -> World | None:
     return None
 
 
-def named_points(file: Path, folder: Path) -> Path | None:
+def points_beside(path: Path, cameras: Path | None) -> tuple[Path, World] | None:
+    """The points that belong to the cameras that `read_cameras` reads, and how they lie to them.
+
+    Args:
+        path: The folder, or the file of its cameras.
+        cameras: The file of the cameras, if it is not in the folder.
+
+    Returns:
+        The file that a JSON file of cameras names; else that of the model of COLMAP in the folder,
+        if the cameras are no others; else what `ply_file_path` names. None, if there is none.
+
+    Raises:
+        ValueError: As `_world_of` does.
+    """
+    folder = path if path.is_dir() else path.parent
+    model = find_model(folder) if cameras is None else None
+    given = cameras or (path if path.is_file() else None)
+    given = given or next((f for name in TRANSFORMS if (f := folder / name).is_file()), None)
+    if given is None and model is None:
+        given = folder / OPENCV
+    meta = given if given is not None and given.suffix == ".json" and given.is_file() else None
+    if meta is not None and (own := points_of(meta)) is not None:
+        return own, World()
+    if model is None:
+        own = None if meta is None else _named_points(meta)
+        return None if own is None else (own, World())
+    file = model.with_name("points3D" + model.suffix)
+    if not file.is_file():
+        return None
+    world = World() if meta is None else _world_of(meta, model, folder)
+    return None if world is None else (file, world)
+
+
+def _named_points(file: Path) -> Path | None:
     """The PLY in the world of a transforms file that it names, as those of nerfstudio do."""
-    meta = load_json(file)
+    meta, folder = load_json(file), file.parent
     name = meta.get("ply_file_path") if isinstance(meta, dict) else None
     if not isinstance(name, str):
         return None

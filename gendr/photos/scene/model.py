@@ -17,17 +17,10 @@ import numpy.typing as npt
 
 from gendr.kernels.threads import mapped
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture
-from gendr.photos.camera_files.colmap import find_model, read_point_file, read_tracks
+from gendr.photos.camera_files.colmap import read_point_file, read_tracks
 from gendr.photos.camera_files.lenses import straightening
-from gendr.photos.camera_files.opencv import OPENCV, points_of
-from gendr.photos.camera_files.transforms import (
-    TRANSFORMS,
-    lens_of,
-    list_frames,
-    pose_of,
-    read_cameras,
-)
-from gendr.photos.camera_files.worlds import World, world_of
+from gendr.photos.camera_files.transforms import lens_of, list_frames, pose_of, read_cameras
+from gendr.photos.camera_files.worlds import World, points_beside
 from gendr.photos.folders import resized_straight
 from gendr.photos.images import decoded_at_once, open_photo
 
@@ -227,20 +220,10 @@ def _points(
 
     None if there are none; and no numbers if the cameras have their own.
     """
-    folder = path if path.is_dir() else path.parent
-    used = folder / OPENCV if cameras is None else cameras
-    file = points_of(used) if used.is_file() else None
-    world: World | None = World()
-    if file is None and cameras is None:
-        model = find_model(folder)
-        if model is not None:
-            file = model.with_name("points3D" + model.suffix)
-            given = path if path.is_file() else None
-            given = given or next((f for t in TRANSFORMS if (f := folder / t).is_file()), None)
-            if given is not None and given.suffix == ".json" and file.is_file():
-                world = world_of(given, model, folder)
-    if file is None or not file.is_file() or world is None:
+    source = points_beside(path, cameras)
+    if source is None:
         return np.zeros((0, 3)), [], {}
+    file, world = source
     return world.moved(read_point_file(file)[0]), read_tracks(file), world.numbers
 
 

@@ -282,6 +282,13 @@ def test_points_without_tracks_count_for_the_photos_they_are_in(tmp_path, room):
     rooms.photographs(tmp_path, tracks=False)
     found = read_scene(tmp_path)
     assert [set(near) for near in found.neighbours] == [set(n) for n in room[2].neighbours]
+    rows = "".join(f"{x} {y} {z}\n" for x, y, z in read_point_file(tmp_path / "points3D.txt")[0])
+    head = "".join(f"property double {name}\n" for name in "xyz")
+    head = f"ply\nformat ascii 1.0\nelement vertex {rows.count(chr(10))}\n{head}end_header\n"
+    (tmp_path / "found.ply").write_text(head + rows)
+    meta = json.loads((tmp_path / "cameras.json").read_text())
+    (tmp_path / "cameras.json").write_text(json.dumps(meta | {"points": "found.ply"}))
+    np.testing.assert_array_equal(read_scene(tmp_path).points, found.points)
 
 
 def test_points_of_a_model_beside_cameras_of_another_world(tmp_path, room):
