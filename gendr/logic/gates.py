@@ -18,9 +18,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gendr._common.names import unknown
 
 # A gate of six inputs has a table of 64 bits: one word of a circuit file, one look-up table of an
@@ -113,8 +110,3 @@ def gate_ids(which: Iterable[int | str] | None) -> tuple[int, ...]:
     if not ids or len(set(ids)) < len(ids):
         raise ValueError(f"gates must name one gate or more, each once, got the ids {ids}")
     return tuple(ids)
-
-
-def truth_tables(ids: Iterable[int] | None = None) -> NDArray[np.int64]:
-    """The truth tables [n, 4] of gates, by default of all sixteen: [16, 4]."""
-    return np.array([GATES[k].table for k in (range(16) if ids is None else ids)], np.int64)

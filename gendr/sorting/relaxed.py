@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_choice, check_number
-from gendr._common.ranges import saturated
+from gendr._common.ranges import saturated, spread
 from gendr._common.tracing import constant, is_traced, number_of, running_max, stable_sort, wide
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric, scale_of
@@ -64,7 +64,7 @@ class Walk(NamedTuple):
 
     def carried(self, payload: Tensor | None) -> Tensor:
         """P @ payload, of a payload [B, n, c], or P [B, n, n] itself for None."""
-        return CARRY(self.kernels, self.wires, self.keep, self.swap, payload)
+        return self._spread(CARRY(self.kernels, self.wires, self.keep, self.swap, payload))
 
     def returned(self, payload: Tensor, back: Network) -> Tensor:
         """P^T @ payload [B, n, c]: layers are symmetric, so P^T is the network in reverse.
@@ -73,7 +73,12 @@ class Walk(NamedTuple):
             payload: what stands on the wires at the end.
             back: `backwards` of the network.
         """
-        return CARRY(self.kernels, back, self.keep.flip(-1), self.swap.flip(-1), payload)
+        keep, swap = self.keep.flip(-1), self.swap.flip(-1)
+        return self._spread(CARRY(self.kernels, back, keep, swap, payload))
+
+    def _spread(self, found: Tensor) -> Tensor:
+        """With NaN of the keys, which comparators bring in, where there are some."""
+        return found if self.wires.layers else found + 0 * spread(self.values)[..., None]
 
 
 def walk(x: Tensor, comparators: Comparators, steepness: Number, backend: str) -> Walk:
@@ -92,6 +97,8 @@ def _through(
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
     own = kernels.get(operator.name) if kernels and comparators.kernel else None
+    if not comparators.network.layers:  # no comparator brings the NaN of a single key
+        x = spread(x)
     return operator(own, comparators, x, steepness), kernels
 
 

@@ -305,21 +305,6 @@ def test_graphs():
     assert "; 3 sums of groups of outputs, / 1.7 + 0\ninputs %0 .. %11\n%12 = " in text
 
 
-@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
-def test_verilog_in_a_simulator(tmp_path):
-    _, circuit, x, _ = made("sums", 20)
-    lines = [f"x = 12'b{''.join(str(int(v)) for v in row.flip(0))}; #1 "
-             '$display("%0d %0d %0d", a, b, c);' for row in x]  # fmt: skip
-    bench = "module bench; reg [11:0] x; wire [3:0] a, b, c; net n(x, a, b, c); initial begin\n"
-    (tmp_path / "net.v").write_text(
-        circuit.to_verilog("net") + bench + "\n".join(lines) + "\nend endmodule\n"
-    )
-    subprocess.run(["iverilog", "-o", "net", "net.v"], cwd=tmp_path, check=True)
-    run = subprocess.run(["vvp", "net"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    got = [[int(word) for word in line.split()] for line in run.stdout.splitlines()]
-    assert np.array_equal(got, circuit.counts(circuit.pack(x)))
-
-
 HAS_IVERILOG = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="iverilog, which simulates Verilog, is not installed"
 )

@@ -109,17 +109,6 @@ def test_walsh_is_the_sigmoid_of_the_sum_over_sets(backend, fan_in):
     )
 
 
-def test_every_table_has_coefficients():
-    """A truth table t has the Walsh coefficients H (2 t - 1) / 4, which harden to it."""
-    wires = torch.tensor([[0] * 16, [1] * 16])
-    layer = LogicLayer(2, 16, wiring=wires, parametrization="walsh", dtype=F64)
-    tables = torch.tensor([gate.table for gate in GATES], dtype=F64)
-    signs = torch.tensor([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], dtype=F64)
-    layer.weight.data = (2 * tables - 1) @ signs / 4
-    assert torch.equal(layer.eval()(corners(2, F64)), tables.T)
-    assert layer.choices().tolist() == list(range(16))
-
-
 TWICE = torch.tensor([[0, 1, 2, 2], [0, 1, 1, 2]])  # one feature by one gate; nobody reads the last
 SETTINGS = [
     *({"fan_in": fan_in, "parametrization": "table"} for fan_in in range(1, 7)),

@@ -4,7 +4,6 @@ The oracle of each is other code: the standard library, or a formula.
 """
 
 import bisect
-import itertools
 import math
 import statistics
 from collections.abc import Callable
@@ -151,62 +150,6 @@ def stack_machine(codes, values):
             stack[top - 2] = left + right if code == 1 else left * right
             top = top - 1
     return stack[0]
-
-
-@case(arguments(reals(5)), lambda x: sorted(x), hard=1e-5)
-def insertion_sort(x):
-    for i in range(1, len(x)):
-        key = x[i]
-        j = i - 1
-        while j >= 0 and x[j] > key:
-            x[j + 1] = x[j]
-            j = j - 1
-        x[j + 1] = key
-    return x
-
-
-def is_even(n):
-    """A helper without a decorator, whose decisions are relaxed all the same."""
-    while n > 1.5:
-        n = n - 2
-    return n < 0.5
-
-
-def collatz(n):
-    steps = 0
-    while n != 1:
-        n, steps = (n // 2 if n % 2 == 0 else 3 * n + 1), steps + 1
-    return steps
-
-
-@case(arguments(whole(high=7)), collatz, soft=0.5, hard=1e-2)
-def collatz_steps(n):
-    steps = 0
-    while n != 1:
-        if is_even(n):
-            n = n / 2
-        else:
-            n = 3 * n + 1
-        steps += 1
-    return steps
-
-
-WEIGHTS = (2, 3, 4, 5)
-
-
-def best_subset(values, capacity):
-    subsets = itertools.product((0, 1), repeat=4)
-    fits = [s for s in subsets if sum(a * w for a, w in zip(s, WEIGHTS, strict=True)) <= capacity]
-    return max(sum(a * v for a, v in zip(s, values, strict=True)) for s in fits)
-
-
-@case(arguments(reals(4, low=0.0), 7), best_subset)
-def knapsack(values, capacity):
-    best = zeros(capacity + 1)
-    for weight, value in zip(WEIGHTS, values, strict=True):
-        for room in range(capacity, weight - 1, -1):
-            best[room] = max(best[room], best[room - weight] + value)
-    return best[capacity]
 
 
 def votes(generator):

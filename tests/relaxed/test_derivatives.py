@@ -142,24 +142,6 @@ def test_a_place_in_a_constant_array_has_no_slope():
             assert slope.abs().max() > 0.1 * height
 
 
-@gendr.relax
-def groups(a, b, weights, threshold):
-    """How many groups are left after edges lighter than a threshold: union-find."""
-    parent = list(range(3))
-    count = 3.0
-    for k in range(len(weights)):
-        if weights[k] < threshold:
-            i, j = a[k], b[k]
-            while parent[i] != i:
-                i = parent[i]
-            while parent[j] != j:
-                j = parent[j]
-            if i != j:
-                parent[i] = j
-                count = count - 1
-    return count
-
-
 # -- long gradients
 
 

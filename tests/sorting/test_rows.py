@@ -1,6 +1,5 @@
 """NeuralSort and SoftSort: the formulas of their papers, kernels, gradients, limits, noise."""
 
-import functools
 import math
 from dataclasses import replace
 
@@ -9,7 +8,6 @@ import pytest
 import scipy.special
 import torch
 
-from gendr import set_num_threads
 from gendr.sorting import get
 from support import relative_l2
 
@@ -171,22 +169,16 @@ def test_few_rows_are_the_last_of_all_also_at_ties():
                 assert_gradients(got, product, leaves, torch.randn_like(product))
 
 
-def test_products_in_float32_with_any_number_of_threads():
+def test_products_in_float32():
     for sort in COMPILED:
         for shape, offset in (((1, 600), 100), ((300, 8), 0)):
             x = (torch.randn(shape) + offset).requires_grad_()
-            wide = x.detach().double().requires_grad_()
-            g = torch.randn(shape)
-            found = []
-            for threads in (1, 3):
-                set_num_threads(threads)
-                values = sort.values(x)
-                found.append([values, *torch.autograd.grad(values, x, g)])
-            set_num_threads(None)
-            assert all(map(torch.equal, *found))
+            wide, g = x.detach().double().requires_grad_(), torch.randn(shape)
+            values = sort.values(x)
             want = (sort.reference(wide, 10.0) @ wide[..., None])[..., 0]
-            assert relative_l2(found[0][0].double(), want) < 1e-7
-            assert relative_l2(found[0][1].double(), *torch.autograd.grad(want, wide, g)) < 2e-6
+            assert relative_l2(values.double(), want) < 1e-7
+            grads = (torch.autograd.grad(y, t, g)[0] for y, t in ((values, x), (want, wide)))
+            assert relative_l2(*(grad.double() for grad in grads)) < 2e-6
 
 
 @pytest.mark.rotating(4, group="sorting")
@@ -233,21 +225,6 @@ def test_no_use_of_uninitialised_memory(monkeypatch):
 
 
 # -- gradients
-
-
-def test_first_and_second_derivatives():
-    for sort in SORTS:
-        for shape, which in (((1,), "both"), ((2, 3), "both"), ((2,), "x"), ((2,), "steepness")):
-            x, steepness, _ = inputs(*shape)
-            x.requires_grad_(which != "steepness")
-            steepness.requires_grad_(which != "x")
-            found = functools.partial(matrix, sort)
-            assert torch.autograd.gradcheck(found, (x, steepness), fast_mode=True)
-            assert torch.autograd.gradgradcheck(found, (x, steepness), fast_mode=True)
-        ranks = replace(sort, steepness=2).ranks  # a number
-        if getattr(sort, "power", 1) < 1:
-            continue
-        assert torch.autograd.gradgradcheck(ranks, inputs(4)[0], fast_mode=True)
 
 
 def test_steepness_of_other_shape_and_dtype():
