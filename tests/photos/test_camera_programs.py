@@ -467,7 +467,6 @@ UNREAD = {
     "cam0_to_world.txt": ("0 1 0 0 0\n", "transforms.json"),
     "undistorted_camera_parameters/a.conf": ("dataset matterport\n", "transforms.json"),
     "calibration_a.json": ({"cameras": [{"K": []}]}, "transforms.json"),
-    "annots.npy": ("", "transforms.json"),
     "rendering_metadata.txt": ("30 20 0 .8 25\n", "transforms.json"),
     "closed_loop_trajectory.csv": ("graph_uid\n", "transforms.json"),
     "0.krtd": ("1 0 0\n", "K, R and t"),
