@@ -56,6 +56,24 @@ def test_to_trimesh_and_back(name):
         assert_close(back.corner_colors, mesh.corner_colors, rtol=0, atol=EIGHT_BITS)
 
 
+def test_factors_of_pbr_materials_are_linear(tmp_path):
+    """As in glTF: a file has the same colours by trimesh and by `load`."""
+    box = trimesh.creation.box()
+    material = trimesh.visual.material.PBRMaterial(baseColorFactor=[128, 64, 255, 255])
+    box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=material)
+    box.export(tmp_path / "box.glb")
+    direct, by_trimesh = Mesh.load(tmp_path / "box.glb"), Mesh.from_trimesh(box)
+    assert direct.face_colors is not None
+    assert by_trimesh.face_colors is not None
+    assert_close(by_trimesh.face_colors, direct.face_colors, rtol=0, atol=1e-6)
+    assert by_trimesh.face_colors[0, 0].item() == pytest.approx(0.7366, abs=1e-4)
+    material = trimesh.visual.material.SimpleMaterial(diffuse=[128, 64, 255, 255])
+    box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=material)
+    simple = Mesh.from_trimesh(box).face_colors
+    assert simple is not None
+    assert simple[0, 0].item() == pytest.approx(128 / 255)
+
+
 def test_a_trimesh_far_out():
     far = torch.tensor([5e5, 4.6e6, 0.0], dtype=torch.float64)
     other = icosphere(1).with_origin(far).to_trimesh()

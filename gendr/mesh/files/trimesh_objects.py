@@ -10,6 +10,7 @@ import torch
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.reports import note
 from gendr.mesh.files.soup import Array, Material, Soup, joined, merge, to_parts
+from gendr.mesh.files.srgb import from_linear
 from gendr.mesh.files.textures import pixels, to_bytes, to_image
 from gendr.mesh.images import UnreadableImageError, decode
 from gendr.mesh.parts import MeshParts
@@ -108,9 +109,10 @@ def _material(geometry: Any, notes: list[str]) -> Material:
             image = None
     color = material.diffuse if simple and image is None else None
     color = getattr(material, "baseColorFactor", None) if not simple else color
+    rgb = np.ones(3) if color is None else _from_bytes(np.asarray(color)[None], notes)[0]
     return Material(
         image=None if image is None else pixels(image, notes),
-        color=np.ones(3) if color is None else _from_bytes(np.asarray(color)[None], notes)[0],
+        color=rgb if simple else from_linear(rgb),  # as in glTF, where PBR materials are from
     )
 
 
