@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +14,6 @@ from gendr.mesh.files.srgb import from_linear
 from gendr.mesh.files.textures import pixels, to_bytes, to_image
 from gendr.mesh.images import UnreadableImageError, decode
 from gendr.mesh.parts import MeshParts
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 def from_trimesh(geometry: Any, dtype: torch.dtype, notes: list[str]) -> MeshParts:
@@ -90,17 +87,11 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
     return part
 
 
-def texture_image(geometry: Any) -> Image | None:
-    """The image of a simple or a PBR material; for a file that was just read, not decoded yet."""
-    material = getattr(getattr(geometry, "visual", None), "material", None)
-    simple = hasattr(material, "diffuse")
-    return getattr(material, "image" if simple else "baseColorTexture", None)
-
-
 def _material(geometry: Any, notes: list[str]) -> Material:
     """Image and colour of a simple or a PBR material."""
-    material, image = geometry.visual.material, texture_image(geometry)
+    material = geometry.visual.material
     simple = hasattr(material, "diffuse")
+    image = getattr(material, "image" if simple else "baseColorTexture", None)
     if image is not None:
         try:
             decode("its texture", image)
