@@ -56,8 +56,8 @@ def test_to_trimesh_and_back(name):
         assert_close(back.corner_colors, mesh.corner_colors, rtol=0, atol=EIGHT_BITS)
 
 
-def test_factors_of_pbr_materials_are_linear(tmp_path):
-    """As in glTF: a file has the same colours by trimesh and by `load`."""
+def test_materials_of_trimesh(tmp_path):
+    """PBR factors are linear as in glTF: a file has the same colours by trimesh and `load`."""
     box = trimesh.creation.box()
     material = trimesh.visual.material.PBRMaterial(baseColorFactor=[128, 64, 255, 255])
     box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=material)
@@ -72,6 +72,15 @@ def test_factors_of_pbr_materials_are_linear(tmp_path):
     simple = Mesh.from_trimesh(box).face_colors
     assert simple is not None
     assert simple[0, 0].item() == pytest.approx(128 / 255)
+    blue = trimesh.visual.material.SimpleMaterial(diffuse=[0, 0, 255, 255])
+    several = trimesh.visual.material.MultiMaterial([material, blue])
+    box.visual = trimesh.visual.TextureVisuals(
+        uv=np.zeros((8, 2)), material=several, face_materials=[1] * 6 + [0] * 6
+    )
+    both = Mesh.from_trimesh(box).face_colors
+    assert both is not None
+    assert_close(both[6:], simple[6:])
+    assert_close(both[:6], torch.tensor([[0.0, 0, 1]]).expand(6, 3))
 
 
 def test_a_trimesh_far_out():

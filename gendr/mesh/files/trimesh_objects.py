@@ -75,8 +75,10 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
         if uv is not None and np.shape(uv)[:1] == (len(vertices),):
             part.uvs = np.asarray(uv, np.float64)[:, :2]
             part.face_uvs = faces
-        part.materials = [_material(geometry, notes)]
-        part.face_material = np.zeros(len(faces), np.int64)
+        several = getattr(visual.material, "materials", [visual.material])  # of a MultiMaterial
+        which = getattr(visual, "face_materials", None) if len(several) > 1 else None
+        part.materials = [_material(each, notes) for each in several]
+        part.face_material = np.zeros(len(faces), np.int64) + (0 if which is None else which)
         colors = visual.vertex_attributes.get("color")
         if colors is not None and len(colors) == len(vertices):
             part.vertex_colors = _from_bytes(colors, notes)
@@ -87,9 +89,8 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
     return part
 
 
-def _material(geometry: Any, notes: list[str]) -> Material:
+def _material(material: Any, notes: list[str]) -> Material:
     """Image and colour of a simple or a PBR material."""
-    material = geometry.visual.material
     simple = hasattr(material, "diffuse")
     image = getattr(material, "image" if simple else "baseColorTexture", None)
     if image is not None:
