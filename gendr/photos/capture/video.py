@@ -120,8 +120,15 @@ def extract_frames(
 
 
 def _is_bright(path: Path) -> bool:
-    """Whether an MP4 or QuickTime file says that it is no SDR video: PQ and HLG of ITU-T H.273."""
+    """Whether a file says that it is no SDR video: PQ and HLG of ITU-T H.273.
+
+    MP4 and QuickTime do so in a box `colr`, Matroska and WebM in an element TransferCharacteristics
+    (RFC 9559, 5.1.4.1.28.28), which is before all frames.
+    """
     with path.open("rb") as file:
+        if file.read(4) == b"\x1a\x45\xdf\xa3":
+            return re.search(rb"\x55\xba\x81[\x10\x12]", file.read(1 << 16)) is not None
+        file.seek(0)
         while len(head := file.read(8)) == 8:
             size, header = int.from_bytes(head[:4], "big"), 8
             if size == 1:

@@ -102,6 +102,14 @@ def test_a_video_of_high_dynamic_range_is_named(walk, tmp_path):
             continue
         with pytest.warns(UserWarning, match=r"walk.mp4 is of high dynamic range \(PQ or HLG\)"):
             extract_frames(path, tmp_path / "out", 2)
+    path = tmp_path / "walk.mkv"
+    out = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (160, 120))
+    out.write(np.full((120, 160, 3), 99, np.uint8))
+    out.release()
+    assert extract_frames(path, tmp_path / "out", 1)
+    path.write_bytes(path.read_bytes() + b"\x55\xba\x81\x12")
+    with pytest.warns(UserWarning, match=r"walk.mkv is of high dynamic range"):
+        extract_frames(path, tmp_path / "out", 1)
 
 
 def test_pixels_become_square(walk, tmp_path):
