@@ -63,7 +63,7 @@ def extract_frames(
 
     Raises:
         RuntimeError: if OpenCV is not installed.
-        ValueError: if there is no such file, or it cannot be read as a video.
+        ValueError: if there is no such file, it cannot be read as a video, or does not move at all.
     """
     path, tell = Path(file), callback or (lambda done: None)
     if count < 1:
@@ -93,6 +93,12 @@ def extract_frames(
         tell(0.5 * min(1.0, len(sharp) / total))
     if not sharp:
         raise ValueError(f"{path} cannot be read as a video: it is damaged, or of another kind")
+    if len(small) > 1 and all(np.array_equal(each, small[0]) for each in small):
+        raise ValueError(
+            f"all {len(small)} frames of {path} are one picture, as OpenCV 5.0 reads interlaced "
+            "video of camcorders and television: convert it first, as "
+            "`ffmpeg -i IN -vf bwdif -crf 18 OUT.mp4` does"
+        )
     if len(sharp) < _WHOLE * total:
         warnings.warn(
             f"{path} ends after {len(sharp)} of about {total} frames: the file is cut off, or "

@@ -112,6 +112,24 @@ def test_a_video_of_high_dynamic_range_is_named(walk, tmp_path):
         extract_frames(path, tmp_path / "out", 1)
 
 
+def test_a_video_of_one_picture_is_refused(walk, tmp_path, monkeypatch):
+    """As OpenCV 5.0 gives the frames of interlaced video."""
+    opened = cv2.VideoCapture
+
+    class Black:
+        def __init__(self, path):
+            self.video = opened(path)
+            self.get, self.release = self.video.get, self.video.release
+
+        def read(self):
+            there, frame = self.video.read()
+            return there, frame if frame is None else 0 * frame
+
+    monkeypatch.setattr(cv2, "VideoCapture", Black)
+    with pytest.raises(ValueError, match=r"all 40 frames of .*walk.AVI are one picture, as OpenCV"):
+        extract_frames(walk[0], tmp_path, 4)
+
+
 def test_pixels_become_square(walk, tmp_path):
     """By aspect_ratio_info (ISO/IEC 14496-2, 6.3.3) of a video of camcorders: 16 : 11."""
     path = tmp_path / "walk.mp4"
