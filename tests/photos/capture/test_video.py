@@ -130,6 +130,18 @@ def test_a_video_of_one_picture_is_refused(walk, tmp_path, monkeypatch):
         extract_frames(walk[0], tmp_path, 4)
 
 
+def test_colours_of_hd_by_opencv_4_are_named(tmp_path, monkeypatch):
+    path = tmp_path / "hd.avi"
+    out = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (1280, 720))
+    out.write(np.full((720, 1280, 3), 99, np.uint8))
+    out.release()
+    monkeypatch.setattr(cv2, "__version__", "5.0.0")
+    assert extract_frames(path, tmp_path / "out", 1)
+    monkeypatch.setattr(cv2, "__version__", "4.12.0")
+    with pytest.warns(UserWarning, match=r"OpenCV 4.12.0 takes the colours of HD video"):
+        extract_frames(path, tmp_path / "out", 1)
+
+
 def test_pixels_become_square(walk, tmp_path):
     """By aspect_ratio_info (ISO/IEC 14496-2, 6.3.3) of a video of camcorders: 16 : 11."""
     path = tmp_path / "walk.mp4"
