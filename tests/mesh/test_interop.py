@@ -56,6 +56,33 @@ def test_to_trimesh_and_back(name):
         assert_close(back.corner_colors, mesh.corner_colors, rtol=0, atol=EIGHT_BITS)
 
 
+def test_materials_of_trimesh(tmp_path):
+    """PBR factors are linear as in glTF: a file has the same colours by trimesh and `load`."""
+    box = trimesh.creation.box()
+    material = trimesh.visual.material.PBRMaterial(baseColorFactor=[128, 64, 255, 255])
+    box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=material)
+    box.export(tmp_path / "box.glb")
+    direct, by_trimesh = Mesh.load(tmp_path / "box.glb"), Mesh.from_trimesh(box)
+    assert direct.face_colors is not None
+    assert by_trimesh.face_colors is not None
+    assert_close(by_trimesh.face_colors, direct.face_colors, rtol=0, atol=1e-6)
+    assert by_trimesh.face_colors[0, 0].item() == pytest.approx(0.7366, abs=1e-4)
+    material = trimesh.visual.material.SimpleMaterial(diffuse=[128, 64, 255, 255])
+    box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=material)
+    simple = Mesh.from_trimesh(box).face_colors
+    assert simple is not None
+    assert simple[0, 0].item() == pytest.approx(128 / 255)
+    blue = trimesh.visual.material.SimpleMaterial(diffuse=[0, 0, 255, 255])
+    several = trimesh.visual.material.MultiMaterial([material, blue])
+    box.visual = trimesh.visual.TextureVisuals(
+        uv=np.zeros((8, 2)), material=several, face_materials=[1] * 6 + [0] * 6
+    )
+    both = Mesh.from_trimesh(box).face_colors
+    assert both is not None
+    assert_close(both[6:], simple[6:])
+    assert_close(both[:6], torch.tensor([[0.0, 0, 1]]).expand(6, 3))
+
+
 def test_a_trimesh_far_out():
     far = torch.tensor([5e5, 4.6e6, 0.0], dtype=torch.float64)
     other = icosphere(1).with_origin(far).to_trimesh()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +10,10 @@ import torch
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.reports import note
 from gendr.mesh.files.soup import Array, Material, Soup, joined, merge, to_parts
+from gendr.mesh.files.srgb import from_linear
 from gendr.mesh.files.textures import pixels, to_bytes, to_image
 from gendr.mesh.images import UnreadableImageError, decode
 from gendr.mesh.parts import MeshParts
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 def from_trimesh(geometry: Any, dtype: torch.dtype, notes: list[str]) -> MeshParts:
@@ -77,8 +75,10 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
         if uv is not None and np.shape(uv)[:1] == (len(vertices),):
             part.uvs = np.asarray(uv, np.float64)[:, :2]
             part.face_uvs = faces
-        part.materials = [_material(geometry, notes)]
-        part.face_material = np.zeros(len(faces), np.int64)
+        several = getattr(visual.material, "materials", [visual.material])  # of a MultiMaterial
+        which = getattr(visual, "face_materials", None) if len(several) > 1 else None
+        part.materials = [_material(each, notes) for each in several]
+        part.face_material = np.zeros(len(faces), np.int64) + (0 if which is None else which)
         colors = visual.vertex_attributes.get("color")
         if colors is not None and len(colors) == len(vertices):
             part.vertex_colors = _from_bytes(colors, notes)
@@ -89,17 +89,10 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
     return part
 
 
-def texture_image(geometry: Any) -> Image | None:
-    """The image of a simple or a PBR material; for a file that was just read, not decoded yet."""
-    material = getattr(getattr(geometry, "visual", None), "material", None)
-    simple = hasattr(material, "diffuse")
-    return getattr(material, "image" if simple else "baseColorTexture", None)
-
-
-def _material(geometry: Any, notes: list[str]) -> Material:
+def _material(material: Any, notes: list[str]) -> Material:
     """Image and colour of a simple or a PBR material."""
-    material, image = geometry.visual.material, texture_image(geometry)
     simple = hasattr(material, "diffuse")
+    image = getattr(material, "image" if simple else "baseColorTexture", None)
     if image is not None:
         try:
             decode("its texture", image)
@@ -108,9 +101,10 @@ def _material(geometry: Any, notes: list[str]) -> Material:
             image = None
     color = material.diffuse if simple and image is None else None
     color = getattr(material, "baseColorFactor", None) if not simple else color
+    rgb = np.ones(3) if color is None else _from_bytes(np.asarray(color)[None], notes)[0]
     return Material(
         image=None if image is None else pixels(image, notes),
-        color=np.ones(3) if color is None else _from_bytes(np.asarray(color)[None], notes)[0],
+        color=rgb if simple else from_linear(rgb),  # as in glTF, where PBR materials are from
     )
 
 

@@ -28,6 +28,7 @@ _QUALITY = 95  # of JPEG
 _WHOLE = 0.9
 # Pixels that are less wide than this, or less high, are square but for how encoders round sizes.
 _SQUARE = 1.01
+_HD = 1280  # the longer side of the least video in BT.709
 # Bytes of descriptions of videos, of some hours.
 _LARGEST = 1 << 27
 
@@ -63,7 +64,7 @@ def extract_frames(
 
     Raises:
         RuntimeError: if OpenCV is not installed.
-        ValueError: if there is no such file, or it cannot be read as a video.
+        ValueError: if there is no such file, it cannot be read as a video, or does not move at all.
     """
     path, tell = Path(file), callback or (lambda done: None)
     if count < 1:
@@ -77,15 +78,16 @@ def extract_frames(
         )
     if _is_bright(path):
         warnings.warn(
-            f"{path} is of high dynamic range (PQ or HLG), and its frames have pale colours: film "
+            f"{path} is of high dynamic range (PQ or HLG), and its frames have other colours: film "
             "without HDR, or convert it first, as with HandBrake",
             stacklevel=2,
         )
     sharp: list[float] = []
     small: list[npt.NDArray[np.float32]] = []
     times: list[float] = []
-    total = 1
+    total, longest = 1, 0
     for frame, time, total in _frames(path):
+        longest = max(frame.shape)
         seen = _compared(frame)
         sharp.append(seen[0])
         small.append(seen[1])
@@ -93,6 +95,20 @@ def extract_frames(
         tell(0.5 * min(1.0, len(sharp) / total))
     if not sharp:
         raise ValueError(f"{path} cannot be read as a video: it is damaged, or of another kind")
+    import cv2
+
+    if cv2.__version__ < "5" and longest >= _HD:
+        warnings.warn(
+            f"OpenCV {cv2.__version__} takes the colours of HD video (BT.709) for those of SD "
+            "(BT.601), up to 23 of 255 off: pip install -U opencv-python-headless",
+            stacklevel=2,
+        )
+    if len(small) > 1 and all(np.array_equal(each, small[0]) for each in small):
+        raise ValueError(
+            f"all {len(small)} frames of {path} are one picture, as OpenCV 5.0 reads interlaced "
+            "video of camcorders and television: convert it first, as "
+            "`ffmpeg -i IN -vf bwdif -crf 18 OUT.mp4` does"
+        )
     if len(sharp) < _WHOLE * total:
         warnings.warn(
             f"{path} ends after {len(sharp)} of about {total} frames: the file is cut off, or "
@@ -120,8 +136,15 @@ def extract_frames(
 
 
 def _is_bright(path: Path) -> bool:
-    """Whether an MP4 or QuickTime file says that it is no SDR video: PQ and HLG of ITU-T H.273."""
+    """Whether a file says that it is no SDR video: PQ and HLG of ITU-T H.273.
+
+    MP4 and QuickTime do so in a box `colr`, Matroska and WebM in an element TransferCharacteristics
+    (RFC 9559, 5.1.4.1.28.28), which is before all frames.
+    """
     with path.open("rb") as file:
+        if file.read(4) == b"\x1a\x45\xdf\xa3":
+            return re.search(rb"\x55\xba\x81[\x10\x12]", file.read(1 << 16)) is not None
+        file.seek(0)
         while len(head := file.read(8)) == 8:
             size, header = int.from_bytes(head[:4], "big"), 8
             if size == 1:

@@ -102,6 +102,44 @@ def test_a_video_of_high_dynamic_range_is_named(walk, tmp_path):
             continue
         with pytest.warns(UserWarning, match=r"walk.mp4 is of high dynamic range \(PQ or HLG\)"):
             extract_frames(path, tmp_path / "out", 2)
+    path = tmp_path / "walk.mkv"
+    out = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (160, 120))
+    out.write(np.full((120, 160, 3), 99, np.uint8))
+    out.release()
+    assert extract_frames(path, tmp_path / "out", 1)
+    path.write_bytes(path.read_bytes() + b"\x55\xba\x81\x12")
+    with pytest.warns(UserWarning, match=r"walk.mkv is of high dynamic range"):
+        extract_frames(path, tmp_path / "out", 1)
+
+
+def test_a_video_of_one_picture_is_refused(walk, tmp_path, monkeypatch):
+    """As OpenCV 5.0 gives the frames of interlaced video."""
+    opened = cv2.VideoCapture
+
+    class Black:
+        def __init__(self, path):
+            self.video = opened(path)
+            self.get, self.release = self.video.get, self.video.release
+
+        def read(self):
+            there, frame = self.video.read()
+            return there, frame if frame is None else 0 * frame
+
+    monkeypatch.setattr(cv2, "VideoCapture", Black)
+    with pytest.raises(ValueError, match=r"all 40 frames of .*walk.AVI are one picture, as OpenCV"):
+        extract_frames(walk[0], tmp_path, 4)
+
+
+def test_colours_of_hd_by_opencv_4_are_named(tmp_path, monkeypatch):
+    path = tmp_path / "hd.avi"
+    out = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (1280, 720))
+    out.write(np.full((720, 1280, 3), 99, np.uint8))
+    out.release()
+    monkeypatch.setattr(cv2, "__version__", "5.0.0")
+    assert extract_frames(path, tmp_path / "out", 1)
+    monkeypatch.setattr(cv2, "__version__", "4.12.0")
+    with pytest.warns(UserWarning, match=r"OpenCV 4.12.0 takes the colours of HD video"):
+        extract_frames(path, tmp_path / "out", 1)
 
 
 def test_pixels_become_square(walk, tmp_path):
