@@ -5,7 +5,8 @@
 Two processes take turns, so that other load of the machine meets both. Times are processor time on
 one thread, the least of all runs, and the unit is a product of two float32 matrices of 2048² on one
 thread: both mean something on a busy machine too. With --threads 2 they are those of a clock on the
-wall, on a machine that does nothing else. A step of `gendr fit` is a short fit over its number of
+wall, on a machine that does nothing else. --median takes the median of all rounds, which tells how
+steps vary, on a busy machine for one. A step of `gendr fit` is a short fit over its number of
 steps. --docs writes a table of docs/results/speed.md, by default that of all cases; programs have
 one of their own.
 
@@ -29,10 +30,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeAlias
 
 import torch
@@ -510,9 +512,13 @@ def seconds_of(step: Step, clock: Callable[[], float]) -> float:
 
 
 def beside(
-    commit: str, names: list[str], seconds: float, threads: int
-) -> dict[str, tuple[float, float]]:
-    """The least seconds of cases, at a commit and here."""
+    commit: str,
+    names: list[str],
+    seconds: float,
+    threads: int,
+    one_of: Callable[[Iterable[float]], float] = min,
+) -> dict[str, tuple[float, ...]]:
+    """The least seconds of cases, or another one of all rounds, at a commit and here."""
     found: dict[str, list[list[float]]] = {name: [] for name in names}
     with taking_turns(__file__, commit, "--threads", str(threads)) as ask:
         begun = None
@@ -520,10 +526,10 @@ def beside(
             for name, times in found.items():
                 times.append([float(answer) for answer in ask(name)])
             begun = begun or time.monotonic()  # the first round compiles
-    return {name: tuple(map(min, zip(*times, strict=True))) for name, times in found.items()}
+    return {name: tuple(map(one_of, zip(*times, strict=True))) for name, times in found.items()}
 
 
-def lines(commit: str, found: dict[str, tuple[float, float]], threads: int) -> list[str]:
+def lines(commit: str, found: dict[str, tuple[float, ...]], threads: int) -> list[str]:
     """The table."""
     from rows import measured_on
 
@@ -559,6 +565,7 @@ def main() -> None:
     add("--seconds", type=float, default=120.0, metavar="N", help="%(default)s")
     add("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
     add("--threads", type=int, default=1, metavar="N", help="%(default)s")
+    add("--median", action="store_true", help="of all rounds, not the least; writes no table")
     add("--docs", nargs="?", const="steps", metavar="TABLE", help="of docs/results/speed.md")
     add("--sizes", action="store_true", help="how the time grows with the size")
     add("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -577,7 +584,10 @@ def main() -> None:
             fill(ROOT / "docs" / "results" / "speed.md", "sizes", growth_lines(curves))
         return
     names = [name for name in CASES if name == UNIT or re.search(args.cases, name)]
-    times = beside(args.beside, names, args.seconds, args.threads)
+    if args.median and args.docs:
+        parser.error("tables are of the least times; leave out --median or --docs")
+    one_of = median if args.median else min
+    times = beside(args.beside, names, args.seconds, args.threads, one_of)
     # A table of programs, and one of all other steps; those of which nothing was measured stay.
     for mark, is_program in ((args.docs, False), ("programs", True)):
         some = {name: t for name, t in times.items() if (name in PROGRAMS) == is_program}
