@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,10 +317,15 @@ def refined_shape(
     refine = partial(fitting.refine_shape, budget=budget)
     given = result.mesh, large.rgb, large.camera, large.masks
     found = stages.run("refine", fitting.ShapeResult, refine, *given)
+
+    def both(values: tuple[float, float]) -> dict[str, float | None]:
+        known = (None if isnan(value) else value for value in values)
+        return dict(zip(("before", "after"), known, strict=True))
+
     facts = {
         "improved": found.improved,
-        "psnr": dict(zip(("before", "after"), found.psnr, strict=True)),
-        "iou": dict(zip(("before", "after"), found.iou, strict=True)),
+        "psnr": both(found.psnr),
+        "iou": both(found.iou),
         "moved": found.moved,
         "finished": found.finished,
         "reason": found.reason,

@@ -39,7 +39,7 @@ from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build, points_file
 from gendr.photos.scene.model import Scene, read_scene
-from gendr.photos.scene.views import camera_of, framed, scored
+from gendr.photos.scene.views import camera_of, framed, scored, trust_of
 from gendr.photos.views import view_sizes
 
 # The longer side of photos for stereo, in pixels, unless --image-size says another shorter one.
@@ -134,16 +134,17 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
                 _clear(out / FOLDER)
                 raise
         mesh, facts, points = found.mesh, found.facts, points_file(scene, found.cloud)
-        del found
-        give_back()
-        seconds |= facts.pop("seconds")
         used = [i for i in range(len(scene)) if scene.neighbours[i]]
         images, masks = framed(scene, used)
         size = (images.shape[2], images.shape[3])
+        trust = trust_of(found.cloud, used, size)
+        del found
+        give_back()
+        seconds |= facts.pop("seconds")
         lap = time.perf_counter()
         if args.colors != "none":
-            mesh = _colored(args, mesh, scene, used, images, masks, stages)
-        del images, masks
+            mesh = _colored(args, mesh, scene, used, (images, masks, trust), stages)
+        del images, masks, trust
         give_back()
         seconds["colors"] = round(time.perf_counter() - lap, 2)
         lap = time.perf_counter()
@@ -334,14 +335,15 @@ def warnings_of(
 
 
 def _colored(
-    args: Fit, mesh: Mesh, scene: Scene, used: list[int], images: torch.Tensor,
-    masks: torch.Tensor | None, stages: Stages,
+    args: Fit, mesh: Mesh, scene: Scene, used: list[int],
+    photos: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], stages: Stages,
 ) -> Mesh:  # fmt: skip
-    """The mesh with a texture."""
-    size = (images.shape[2], images.shape[3])
+    """The mesh with a texture, of `framed` photos and what they are trusted."""
+    images, *rest = photos
+    camera = camera_of(scene, used, (images.shape[2], images.shape[3]))
     plain = Mesh(mesh.vertices, mesh.faces)
     found = stages.run(
-        "colors", ColorResult, fit_colors, plain, images, camera_of(scene, used, size), masks,
+        "colors", ColorResult, fit_colors, plain, images, camera, *rest,
         kind="texture", texture_size=args.texture_size, exposure=args.exposure is not False,
         least_cosine=GRAZING,
         light="none" if args.light == "auto" else args.light,

@@ -78,7 +78,7 @@ def above_horizon(scene: Scene, i: int, up: Array) -> Array:
 
 
 def above_all(image: Array, sky: Array, quarters: int) -> Array:
-    """The parts of `find_sky` that are sky and no wall: bool [H, W], two pixels within them.
+    """The parts of `find_sky` that are sky and no wall: bool [H, W].
 
     They reach the upper edge of the photo and are brighter than what is no part of them.
 
@@ -93,8 +93,9 @@ def above_all(image: Array, sky: Array, quarters: int) -> Array:
     parts = labelled[0]
     upper = np.unique(np.rot90(parts, -quarters)[0])
     found = np.isin(parts, upper[upper > 0])
-    if not found.any() or found.all():
-        return np.zeros_like(found)
-    grey = image.mean(2, dtype=np.float32)
-    inner = ndimage.minimum_filter(found, _SQUARE)
-    return inner if grey[found].mean() > grey[~found].mean() else np.zeros_like(found)
+    if found.any() and not found.all():
+        grey = image.mean(2, dtype=np.float32)
+        found &= bool(grey[found].mean() > grey[~found].mean())
+    else:
+        found[:] = False
+    return found

@@ -10,11 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr.kernels.threads import mapped
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
+from gendr.photos.scene.fusion import Cloud
 from gendr.photos.scene.model import Scene
 
-__all__ = ["camera_of", "framed", "scored"]
+__all__ = ["camera_of", "framed", "scored", "trust_of"]
+
+# How much a pixel counts for colours, of 255, if stereo has found nothing in most of a square of so
+# many pixels: leaves before a wall, what moved, and glass, which other photos show better.
+_DOUBTED, _SQUARE = 25, 5
 
 # What looks otherwise: the mean difference of colours within a part of the width of a photo, and
 # times that of all that is covered, as a coarse mesh has no detail anywhere.
@@ -46,6 +52,25 @@ def framed(scene: Scene, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         if masks is not None:
             masks[k, : own.shape[1], : own.shape[2]] = 1
     return images, masks
+
+
+def trust_of(cloud: Cloud, rows: Sequence[int], size: tuple[int, int]) -> Tensor:
+    """How much the pixels of `framed` photos tell of the mesh: uint8 [B, H, W].
+
+    The sky tells nothing, as a mesh that is a pixel too large would be painted with it.
+    """
+    from scipy import ndimage
+
+    trust = torch.zeros(len(rows), *size, dtype=torch.uint8)
+
+    def fill(k: int) -> None:
+        own = cloud.depths[rows[k]]
+        found = ndimage.uniform_filter((own > 0).astype(np.float32), _SQUARE) > 0.5
+        counts = np.where(own < 0, 0, np.where(found, 255, _DOUBTED)).astype(np.uint8)
+        trust[k, : own.shape[0], : own.shape[1]] = torch.from_numpy(counts)
+
+    mapped(fill, range(len(rows)))
+    return trust
 
 
 def scored(

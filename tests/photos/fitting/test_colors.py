@@ -491,6 +491,16 @@ def test_photos_that_disagree_count_little(chair):
     own, _ = shots(found.mesh, camera)
     others = [i for i in range(10) if i != 3]
     assert float(psnr(own, rgb, alpha)[others].mean()) > 25
+    # Half of the photos show something white before the object: trusted, less, and not at all.
+    spoilt[2::2] = alpha[2::2, None]
+    trust, met = torch.full(alpha.shape, 255, dtype=torch.uint8), []
+    for count in (255, 25, 0):
+        trust[2:4] = trust[2::2] = count
+        found = fit_colors(fine, spoilt, camera, alpha, trust, kind="vertex")
+        own, _ = shots(found.mesh, camera)
+        met.append(float(psnr(own, rgb, alpha)[[0, 1, 5, 7, 9]].mean()))
+    assert met[2] > 25
+    assert met[0] + 1 < met[1] < met[2], met
 
 
 @for_each(name=["chair", "ball"])
@@ -569,6 +579,7 @@ def test_bad_arguments(chair):
         ((good, rgb, camera, alpha), texture, ValueError, "texture_size"),
         ((shifted, rgb, camera, alpha), {}, ValueError, r"must lie in \[0, 1\] to fit a texture"),
         ((good, rgb, camera, alpha * 0), {}, ValueError, "no photo shows the mesh"),
+        ((good, rgb, camera, alpha, alpha), {}, ValueError, "trust must be uint8"),
     ):
         with pytest.raises(error, match=text):
             fit_colors(*arguments, **options)

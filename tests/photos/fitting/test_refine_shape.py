@@ -1,6 +1,7 @@
 """Colours move a surface: photos agree at the true depth only, and a lid becomes a hollow."""
 
 import io
+import math
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -683,11 +684,11 @@ def test_a_budget_ends_it_and_the_work_is_told_on_the_way(ball, monkeypatch):
     for part in (0.01, 0.7, 0.85):
         seconds[0] = 0.0
         found.append(refine_shape(*ball, steps=6, callback=tell, budget=part * total))
-        assert seconds[0] <= part * total + 4 or part < 0.3
+        assert seconds[0] <= part * total + 4
         assert not found[-1].finished
         assert found[-1].improved == (part > 0.3), part
     assert found[0].mesh is ball[0]
-    assert found[0].psnr[0] == found[0].psnr[1] == whole.psnr[0]
+    assert all(math.isnan(value) for value in found[0].psnr + found[0].iou)
     more = refine_shape(*ball, steps=6, budget=2 * total)
     assert more.finished
     assert torch.equal(more.mesh.vertices, whole.mesh.vertices)

@@ -40,7 +40,7 @@ from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
 from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
-from gendr.photos.scene.views import camera_of, scored
+from gendr.photos.scene.views import camera_of, scored, trust_of
 from support import rooms
 
 QUICK = DepthSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
@@ -774,7 +774,7 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
     shown = np.repeat(image[..., None], 3, 2)
     for turn in range(4):
         own = np.rot90(shown, turn), np.rot90(sky, turn)
-        assert np.rot90(above_all(*own, turn), -turn)[:55].all()
+        assert np.rot90(above_all(*own, turn), -turn)[:58].all()
         assert not above_all(*own, turn + 2).any()
         assert not above_all(255 - own[0], own[1], turn).any()
     # From 60° above all of it lies below the horizon, from the side only its lower half.
@@ -788,6 +788,16 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
     # Plain, but stereo has found half of it.
     found[:, :80] = True
     assert not find_sky(even, found).any()
+    # For colours sky counts nothing, and what stereo has not found little; nor does the frame.
+    depths = np.repeat(np.float32([-1, 0, 1]), 8)[None].repeat(6, 0)
+    trust = trust_of(SimpleNamespace(depths=(depths,)), [0], (8, 30))  # pyright: ignore[reportArgumentType]
+    assert not trust[0, 6:].any()
+    assert not trust[0, :, 24:].any()
+    some = trust[0, 3].tolist()
+    assert some[:8] == [0] * 8
+    assert 0 < some[8] < 0.2 * 255
+    assert some[8:16] == [some[8]] * 8
+    assert some[16:24] == [255] * 8
 
 
 def test_triangles_are_shown_in_their_middles_and_at_edges(room):

@@ -130,6 +130,7 @@ def fit_colors(
     images: Tensor,
     camera: Camera,
     masks: Tensor | None = None,
+    trust: Tensor | None = None,
     *,
     kind: str = "texture",
     texture_size: int | None = None,
@@ -148,6 +149,9 @@ def fit_colors(
         camera: B cameras.
         masks: [B, H, W] in [0, 1]; by default what the mesh covers is used, also where the photo
             shows something else.
+        trust: uint8 [B, H, W], how much each pixel counts beside others that show the same point:
+            not at all where it is 0, and little, say, where something that is no part of the mesh
+            may hide the point. By default all count alike.
         kind: "texture", or "vertex" for vertex colours.
         texture_size: Side of the texture in texels, >= 16; by default a power of two, 256 to 2048,
             that has a texel for each pixel that the best photos show of each place.
@@ -177,6 +181,12 @@ def fit_colors(
     if masks is not None:
         check_further_images("masks", masks, "[B, H, W]", "images", like)
         masks = masks.detach()
+    if trust is not None:
+        wanted = (len(images), *images.shape[2:])
+        if trust.dtype != torch.uint8 or trust.shape != wanted:
+            given = f"{trust.dtype} of shape {tuple(trust.shape)}"
+            raise ValueError(f"trust must be uint8 of shape {wanted}, as images, got {given}")
+        trust = trust.cpu()
     check_choice("kind", kind, KINDS)
     check_choice("light", light, LIGHTS)
     check_number("least_cosine", least_cosine, above=0, below=1)
@@ -187,7 +197,7 @@ def fit_colors(
     mesh, masks = mesh.to("cpu"), None if masks is None else masks.cpu()
     with torch.no_grad(), torch_on_one_thread():
         given = images.detach().cpu(), camera.toward(mesh).detach().to("cpu"), masks
-        photos = _Photos(mesh, *given, least_cosine, callback)
+        photos = _Photos(mesh, *given, least_cosine, callback, trust)
         if kind == "vertex":
             found = photos.painted(Vertices.of(mesh), exposure, light)
         else:
@@ -213,7 +223,7 @@ class _Photos:
 
     def __init__(
         self, mesh: Mesh, images: Tensor, camera: Camera, masks: Tensor | None,
-        least_cosine: float, callback: Callable[[float], None] | None,
+        least_cosine: float, callback: Callable[[float], None] | None, trust: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.mesh, self.images, self.camera, self.masks = mesh, images, camera, masks
         self.size = images.shape[2], images.shape[3]
@@ -235,7 +245,10 @@ class _Photos:
                 torch.maximum(self.pixels, pixels, out=self.pixels)
             use = visibility.whole if masks is None else visibility.whole & (masks[i] > 0.99)
             inside = -F.max_pool2d(-use[None].to(self.gains), 3, 1, 1)[0] > 0.5
-            return inside, _View(visibility, inside, images[i], least_cosine)
+            if trust is not None:
+                inside = inside.where(trust[i] > 0, False)
+            counts = inside.byte() if trust is None else trust[i] * inside
+            return inside, _View(visibility, counts, images[i], least_cosine)
 
         found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
         self.inside, self.views = [inside for inside, _ in found], [view for _, view in found]
@@ -533,7 +546,7 @@ class _View:
     """One photo as the kernels take it."""
 
     def __init__(
-        self, visibility: VisibilityBuffer, inside: Tensor, image: Tensor, least_cosine: float
+        self, visibility: VisibilityBuffer, counts: Tensor, image: Tensor, least_cosine: float
     ) -> None:
         self.least_cosine = least_cosine
         camera = visibility.camera
@@ -542,7 +555,7 @@ class _View:
         self.ahead = camera.ahead[0].float().numpy() * np.float32(camera.orthographic)
         self.unit = np.float32(2 / (min(visibility.size) * float(camera.focal.mean())))
         self.nearest = visibility.nearest.float().numpy()
-        self.inside = inside.view(torch.uint8).numpy()
+        self.counts = counts.numpy()
         whole = image.dtype == torch.uint8
         self.image, self.white = (image if whole else image.float()).numpy(), 255 if whole else 1
 
@@ -554,7 +567,7 @@ class _View:
         run(
             kernels.see, len(points), points.float().numpy(), normals.float().numpy(), self.matrix,
             self.eye, self.ahead, self.unit, np.float32(self.least_cosine), self.nearest,
-            self.inside, self.image, np.float32(self.white), colors, weights, alone=True,
+            self.counts, self.image, np.float32(self.white), colors, weights, alone=True,
         )  # fmt: skip
         return torch.from_numpy(colors), torch.from_numpy(weights)
 

@@ -20,17 +20,17 @@ _ONE = np.float32(1.0)
 
 @kernel(**_FAST)
 def see(
-    points, normals, matrix, eye, ahead, unit, least, nearest, inside, image, white, colors,
+    points, normals, matrix, eye, ahead, unit, least, nearest, counts, image, white, colors,
     weights, start, stop,
 ):  # fmt: skip
     """Fill in colours [K, 3] and weights [K] of points start .. stop - 1 in a photo; 0: not seen.
 
     points, normals: float32 [K, 3]. matrix: float32 [4, 4], from the world to X, Y, W and depth.
     eye, ahead: float32 [3]; of `ahead` all is 0 for perspective cameras. unit: of a pixel at depth
-    1. least: the cosine. nearest: [H, W], depths. inside: uint8 [H, W]. image: [3, H, W],
-    float32 or uint8. white: float32, what is 1 in it.
+    1. least: the cosine. nearest: [H, W], depths. counts: uint8 [H, W], how much a
+    pixel counts. image: [3, H, W], float32 or uint8. white: float32, what is 1 in it.
     """
-    height, width = inside.shape
+    height, width = counts.shape
     side = np.float32(min(height, width))
     flat = ahead[0] != 0 or ahead[1] != 0 or ahead[2] != 0
     half = np.float32(0.5)
@@ -56,7 +56,8 @@ def see(
         if not (x >= 0 and y >= 0 and x < width and y < height):
             continue
         column, row = int(x), int(y)
-        if inside[row, column] == 0:
+        count = counts[row, column]
+        if count == 0:
             continue
         step = unit if flat else unit * depth
         # The nearest depth was taken up to 1.5 subpixels away, where the surface itself is nearer.
@@ -74,7 +75,7 @@ def see(
             a, b, d, e = a / white, b / white, d / white, e / white
             above, below = a + s * (b - a), d + s * (e - d)
             colors[k, c] = above + t * (below - above)
-        weights[k] = cosine * cosine / (step * step)
+        weights[k] = np.float32(count) * (cosine * cosine / (step * step))
 
 
 @kernel(**_FAST)

@@ -102,7 +102,7 @@ class ShapeResult:
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
             the object, in decibels; where colours hardly differ, of brightness and their ratios,
-            made stronger.
+            made stronger. NaN, as the next, if there was no time to compare them.
         iou: Before and after: the mean of the hard silhouettes, with masks without bites.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
@@ -152,7 +152,9 @@ class _Budget:
     ) -> None:
         self.callback, self.total, self.budget, self.state = callback, total, budget, state
         self.start = time.perf_counter() - (0.0 if state is None else state["seconds"])
-        self.done = self.reserve = 0.0
+        self.done = 0.0
+        self.reserve: float | None = None  # seconds for measuring; None until it was done once
+        self.began = self.seconds
 
     @property
     def seconds(self) -> float:
@@ -162,7 +164,10 @@ class _Budget:
     @property
     def is_over(self) -> bool:
         """Whether there is only time left for what is reserved."""
-        return self.budget is not None and self.seconds + self.reserve >= self.budget
+        if self.budget is None:
+            return False
+        reserve = self.seconds - self.began if self.reserve is None else self.reserve
+        return self.seconds + reserve >= self.budget
 
     def tell(self, done: float) -> None:
         """So much of the work is done."""
@@ -231,9 +236,9 @@ def refine_shape(
         camera: B perspective cameras.
         masks: [B, H, W] in [0, 1].
         steps: >= 0, those after stereo.
-        budget: Seconds, > 0, after which it ends with what it has come to. Only the comparison of
-            the photos before and after is always made; its time is kept free, as far as there is
-            enough.
+        budget: Seconds, > 0, after which it ends with what it has come to. The time of comparing
+            the photos, as long as it took before, is kept free for comparing them afterwards; where
+            there is none, they are not compared, and the surface stays.
         callback: Called with the part of the work that is done, in [0, 1], a number that also has
             a `state`: all that is needed to go on from the last photo in stereo, or the last ten
             steps, as numbers and tensors.
@@ -272,9 +277,13 @@ def refine_shape(
     clock = _Budget(callback or (lambda now: None), work, budget, resume)
     refinement = _Refinement(given, images, photos, clock)
     clock.tell(0.0)
-    began = clock.seconds
-    first = refinement.measured(given)
-    clock.reserve = clock.seconds - began
+    try:
+        first = refinement.measured(given, stops=True)
+    except _OverError:  # there is no time to measure it again
+        known, unknown = before.get("known"), (float("nan"), float("nan"))
+        reason = "the time was over before photos were compared"
+        return ShapeResult(mesh, False, unknown, unknown, 0.0, False, reason, known)
+    clock.reserve = clock.seconds - clock.began
     give_back()  # stereo needs most
     found, reason = given, ""
     refinement.known = before.get("known")
@@ -572,7 +581,8 @@ class _Refinement:
         part = _together(len(photos.images))
         groups = -(-len(photos.images) // part)
         mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
-        found, shape = self.painted(mesh, 1.0), SmoothParametrization(mesh)
+        found = _painted(mesh, self.some, self.clock.part(len(self.some.camera)))
+        shape = SmoothParametrization(mesh)
         painted, light = found.mesh, found.light
         # Light that moves with the camera gives each photo colours of its own.
         lit = None if light is None else light.vertex_colors(painted, self.camera)
@@ -613,25 +623,22 @@ class _Refinement:
                 raise _OverError(mesh.with_vertices(shape(u).detach())) from None
         return mesh.with_vertices(shape(u).detach())
 
-    def painted(self, mesh: Mesh, work: float, *, stops: bool = True) -> ColorResult:
-        """The mesh with the best vertex colours.
+    def measured(self, mesh: Mesh, *, stops: bool = False) -> tuple[float, float]:
+        """How well a mesh meets the photos: PSNR in decibels, and mean hard IoU.
 
         Args:
-            mesh: whose colours are not used.
-            work: for each photo, as which it counts.
+            mesh: one mesh.
             stops: whether it ends with `_OverError` once the time is over.
         """
-        tell = self.clock.part(work * len(self.some.camera), stops=stops)
-        return _painted(mesh, self.some, tell)
-
-    def measured(self, mesh: Mesh) -> tuple[float, float]:
-        """How well a mesh meets the photos: PSNR in decibels, and mean hard IoU."""
-        even = remesh(mesh, self.edge(mesh), iterations=2).mesh
+        tell = self.clock.part(MEASURE * len(self.some.camera), stops=stops)
+        even = remesh(
+            mesh, self.edge(mesh), iterations=2, callback=lambda done: tell(0.3 * done)
+        ).mesh
         hard = Renderer(self.photos.size, "heaviside", "max", check=False, **self.planes)
         with torch.no_grad():
             scores = mapped(
                 lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
                 range(len(self.camera)), device=even.device,
             )  # fmt: skip
-        found = self.painted(even, MEASURE, stops=False)
+        found = _painted(even, self.some, lambda done: tell(0.3 + 0.7 * done))
         return _psnr(found), float(torch.cat(scores).double().mean())
