@@ -831,7 +831,7 @@ def measured(work: Path, name: str, find: bool, *more: str) -> dict[str, Any]:
             if name in FLOWN:
                 flown(file, photos / f"{file.stem}.jpg", known["eyes"][int(file.stem)])
             else:
-                shutil.copy(file, photos)
+                shutil.copy2(file, photos)  # with their times, by which --resume knows them
     metrics, seconds = fitted(photos, out, *more)
     found, rows = None, np.arange(len(known["eyes"]))
     if find:
