@@ -15,6 +15,7 @@ from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
 from gendr.jobs.folders import writable_folder
 from gendr.photos.camera_files.opencv import OPENCV
+from gendr.photos.camera_files.photos import within
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
 from gendr.photos.capture.cameras import list_photos
@@ -97,6 +98,8 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
         if not (inside := list_photos(folder)):
             raise
         _say_unread(error, args.quiet)
+        for photo in inside:  # cameras can be found of links, but `--cameras` does not read them
+            within(photo, folder)
     else:
         return args
     file, sources = out / OPENCV, Sources(out, "cameras", inside)

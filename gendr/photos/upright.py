@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter1d
 
 __all__ = ["SIDES", "edges_of", "one_way", "upwards", "verticals"]
 
@@ -84,7 +84,9 @@ def edges_of(grey: Array, lens: Array, turn: Array) -> Array:
 
     Returns: [E, 3] in the world.
     """
-    x, y = (gaussian_filter(np.asarray(grey, float), _BLUR, order=o) for o in ((0, 1), (1, 0)))
+    values = np.asarray(grey, float)
+    x, y = (gaussian_filter1d(gaussian_filter1d(values, _BLUR, axis, order=1), _BLUR, 1 - axis)
+            for axis in (1, 0))  # fmt: skip
     slope = np.hypot(x, y)
     slope[[0, -1]] = slope[:, [0, -1]] = 0
     # Where it is largest across the edge.

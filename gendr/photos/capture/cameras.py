@@ -284,13 +284,14 @@ def find_cameras(
             gps, used=tuple(sorted(rows[0])), wrong=tuple(sorted(rows[1])),
             middle=scale * turn @ (gps.middle - centre),
         )  # fmt: skip
+
+    def named(key: str) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get(key, ()))
+
     return FoundCameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
         tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
-        sum(fixes[i] is not None for i in order),
-        *(tuple(tuple(names[int(Path(n).stem)] for n in each) for each in result.get(key, ()))
-          for key in ("apart", "against")),
-        upright,
+        sum(fixes[i] is not None for i in order), named("apart"), named("against"), upright,
     )  # fmt: skip
 
 
@@ -562,7 +563,7 @@ def _up(work: Path, images: list[dict[str, Any]], quarters: list[int]) -> tuple[
 
 
 def _world(
-    images: list[dict[str, Any]], quarters: list[int], up: Matrix
+    images: list[dict[str, Any]], quarters: list[int], up: npt.NDArray[Any]
 ) -> tuple[Matrix, Matrix, float]:
     """A rotation, an origin and a factor that take points to a world made for people.
 

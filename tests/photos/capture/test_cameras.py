@@ -294,6 +294,11 @@ def test_a_folder_without_photos_is_told_so(tmp_path, capsys):
         capsys.readouterr().err
         == f"gendr: error: {tmp_path} holds no photos; give the folder that holds them\n"
     )
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    (linked := tmp_path / "linked").mkdir()
+    (linked / "a.png").symlink_to(tmp_path / "a.png")  # before cameras are found, in minutes
+    assert main(["fit", str(linked), "-o", str(tmp_path / "out")]) == 2
+    assert "a.png is a link out of the folder" in capsys.readouterr().err
 
 
 def test_a_world_is_upright_as_photos_are():
