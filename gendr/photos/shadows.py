@@ -2,10 +2,11 @@
 
 That a photo shows the backdrop beside a lit part of the object says that nothing is there. Beside a
 dark part it says little, for an attached shadow fades out, and a cast one ends, as the object does;
-nor is a lit part's edge always the object's, but it is that of a shadow in few photos. So what few
-photos carve is kept: others, lit from elsewhere or seen from the other side, show where the object
-ends. Silhouettes are joined in a grid as evidence, none of which is certain (Franco & Boyer, Fusion
-of Multi-View Silhouette Cues Using a Space Occupancy Grid, 2005).
+nor is a lit part's edge always the object's, but it is that of a shadow in few photos. Dim cloth in
+shadow is as bright as the object may be in its own. So what few photos carve is kept: others, lit
+from elsewhere or seen from the other side, show where the object ends. Silhouettes are joined in a
+grid as evidence, none of which is certain (Franco & Boyer, Fusion of Multi-View Silhouette Cues
+Using a Space Occupancy Grid, 2005).
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ _LIT, _WITHIN = 0.5, 3
 # This part of the photos must show backdrop for nothing to be there: beside what is lit, for the
 # sharp edge of a cast shadow looks like the end of the object; and beside what is dark.
 _SHARES = 0.08, 0.25
+# Or this part, where it may be a dim cloth in shadow, or the object in shadow before it: brighter
+# than the dark by so much, and unlike what is there in most photos that show backdrop, of which
+# such a part are alike.
+_DIM_SHARE, _DIM, _UNLIKE, _ALIKE = 0.5, 0.02, 0.012, 0.5
 # Thinner bites are as wide as cells, pixels.
 _THICK = 3
 
@@ -66,8 +71,10 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
     behind = [float(light[i][~inside[i]].median()) for i in range(count)]
     if max(behind) > DARK:
         return masks
+    dim = _dim(light, inside, torch.tensor(behind))
     denied = mapped(
-        lambda i: _denied(light[i].numpy() - behind[i], inside[i].numpy(), count), range(count)
+        lambda i: _denied(light[i].numpy() - behind[i], inside[i].numpy(), dim[i].numpy(), count),
+        range(count),
     )
     try:
         shown = _projected(camera, inside, denied)
@@ -82,12 +89,36 @@ def without_shadow_bites(camera: Camera, images: Tensor, masks: Tensor) -> Tenso
     return found
 
 
-def _denied(light: Array, inside: Array, count: int) -> Array:
+def _dim(light: Tensor, inside: Tensor, behind: Tensor) -> Tensor:
+    """Which pixels [B, H, W] may show a dim cloth in shadow, or the object.
+
+    Args:
+        light: [B, H, W].
+        inside: [B, H, W], the masks.
+        behind: [B], the dark behind.
+    """
+
+    def wider(reach: int) -> Tensor:
+        return F.max_pool2d(inside.float()[:, None], 2 * reach + 1, 1, reach)[:, 0] > 0
+
+    clear = ~wider(2)
+    usual = light.where(clear, light.new_tensor(torch.nan)).nanmedian(0).values.nan_to_num(0.0)
+    alike = ((light - usual).abs() < 2 * _UNLIKE) & clear
+    known = alike.sum(0) >= _ALIKE * clear.sum(0)
+    # Means over a few pixels, without those that the object covers in part.
+    free = (~wider(1)).float()
+    seen, share = (F.avg_pool2d(part[:, None], 3, 1, 1)[:, 0] for part in (light * free, free))
+    mean = torch.where(share > 0, seen / share.clamp(min=1e-6), usual)
+    return known & (mean > behind[:, None, None] + _DIM) & ((mean - usual).abs() > _UNLIKE)
+
+
+def _denied(light: Array, inside: Array, dim: Array, count: int) -> Array:
     """How much each pixel [H, W] says that the object is not there: 0 to 1.
 
     Args:
         light: [H, W], how much brighter than the backdrop it is.
         inside: [H, W], the mask.
+        dim: [H, W], where it may be a shadow, or the object.
         count: how many photos there are.
     """
     from scipy.ndimage import distance_transform_edt, uniform_filter
@@ -98,8 +129,9 @@ def _denied(light: Array, inside: Array, count: int) -> Array:
     near = uniform_filter(light * rim, side) / np.maximum(uniform_filter(rim, side), 1e-6)
     at: Any = distance_transform_edt(~inside, return_distances=False, return_indices=True)
     lit = (near > _LIT * np.median(light[inside]))[at[0], at[1]]
-    least = [max(1.0, share * count) for share in _SHARES]
-    return np.where(inside, 0, np.where(lit, 1 / least[0], 1 / least[1])).astype(np.float32)
+    least = [max(1.0, share * count) for share in (*_SHARES, _DIM_SHARE)]
+    weight = np.where(dim, 1 / least[2], np.where(lit, 1 / least[0], 1 / least[1]))
+    return np.where(inside, 0, weight).astype(np.float32)
 
 
 def _projected(camera: Camera, inside: Tensor, denied: list[Array]) -> list[Array]:

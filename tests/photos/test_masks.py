@@ -175,6 +175,15 @@ def test_bites_in_shadows_are_filled_with_what_other_photos_show():
     assert without_shadow_bites(camera[[0] * 24], images, masks) is masks
     even = (0.5 * whole + noise).clamp(0, 1)[:, None].expand(-1, 3, -1, -1)
     assert torch.equal(without_shadow_bites(camera, even, whole.float()), whole.float())
+    # Before a dim cloth, what is unlike it may be the object in shadow: most photos decide.
+    cloth = torch.where(torch.arange(SIZE[0])[:, None] > 65, 0.12, 0.0)
+    shade = whole & (across < -0.4)
+    photos = torch.where(whole, torch.where(shade, 0.06, 0.5), cloth) + noise
+    lost = shade & (cloth > 0)
+    images = photos[:, None].expand(-1, 3, -1, -1)
+    found = without_shadow_bites(camera, images, (whole & ~lost).float())
+    assert float(found[lost].mean()) > 0.18  # 0.14 if all that is no mask says as much
+    assert int((found[~whole] > 0.5).sum()) < 0.002 * int(whole.sum())
 
 
 def test_outlines_say_how_much_of_a_pixel_is_covered():
