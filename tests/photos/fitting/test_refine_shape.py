@@ -611,7 +611,7 @@ def test_faint_patterns_judge_shading_in_light_that_moves(ball, monkeypatch, sho
     monkeypatch.setattr(
         refining._Refinement, "stepped", lambda self, mesh, *steps: mesh.scaled(1.0)
     )
-    monkeypatch.setattr(refining._Refinement, "measured", lambda self, mesh: left.pop(0))
+    monkeypatch.setattr(refining._Refinement, "measured", lambda *given, **options: left.pop(0))
     photos = alpha[:, None] * (0.5 + 0.02 * rgb), camera, alpha
     left = [*scores[:2], (0.0, 0.0)]
     alone = refine_shape(mesh, *photos, steps=1)
