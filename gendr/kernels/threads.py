@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import count, pairwise
-from threading import get_ident, local
+from threading import Lock, Thread, get_ident, local
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,8 @@ R = TypeVar("R")
 _own_threads: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
 _here = local()  # `alone` in a thread that takes no helpers away from others
+_has_run, _crowded = False, Lock()  # a kernel, of late; held by the thread that is in `_crowd`
+_QUIET = 0.5  # seconds without kernels, after which torch has OpenMP to itself
 if hasattr(os, "register_at_fork"):  # Windows has no forks
     os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive one
 
@@ -76,15 +79,30 @@ def torch_on_one_thread(kernels: int | None = None) -> Generator[None, None, Non
 
 
 @cache
-def _known_to_openmp() -> None:
-    """Let torch's threads on Linux rest while kernels work; called by a thread of the kernels.
+def _openmp() -> ctypes.CDLL | None:
+    """What has GNU's OpenMP, on which torch runs, unless it was said how long its threads wait."""
+    if sys.platform != "linux" or os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        return None
+    return known if hasattr(known := ctypes.CDLL(None), "GOMP_parallel") else None
 
-    After an operator threads of GNU's OpenMP wait for the next one by turning round, for some 3 ms,
-    in which a kernel's second thread had half a core; but for 50 µs if it knows of more threads
-    than there are cores. It does once this thread and a new one have called something, free(NULL).
+
+def _crowd(openmp: ctypes.CDLL) -> None:
+    """Let torch's threads sleep while kernels work, until none has begun for some time.
+
+    Threads of GNU's OpenMP wait for the next operator in a loop of 300,000 turns, 3 to 7 ms, in
+    which a kernel's thread on the same core has half of it; of 100 turns, some microseconds, while
+    there are more of them than cores. Here one starts, calls free(NULL) and sleeps: one too many
+    where torch has all cores. It ends with this thread, as torch alone is slower so: waking a
+    thread takes 10 microseconds. Intel's and LLVM's OpenMP do not count.
+
+    Source: libgomp of GCC 13, `do_spin` in wait.h, `gomp_team_start` and `gomp_free_thread`.
     """
-    if sys.platform == "linux" and hasattr(known := ctypes.CDLL(None), "GOMP_parallel"):
-        known.GOMP_parallel(known.free, None, 2, 0)
+    global _has_run
+    openmp.GOMP_parallel(openmp.free, None, 2, 0)
+    while _has_run:
+        _has_run = False
+        time.sleep(_QUIET)
+    _crowded.release()
 
 
 def run(
@@ -107,6 +125,7 @@ def run(
         alone: whether this thread does all of it: waking another one takes about 0.1 ms.
         most: threads that do it, at most.
     """
+    global _has_run
     if units == 0:
         return
     alone = alone or units == 1 or most == 1 or getattr(_here, "alone", False)
@@ -124,10 +143,12 @@ def run(
                 return
             kernel(*args, start, stop)
 
+    _has_run = True
+    if (openmp := _openmp()) is not None and _crowded.acquire(blocking=False):
+        Thread(target=_crowd, args=(openmp,), name="gendr-crowd", daemon=True).start()
     pool = _pools.get(threads)
     if pool is None:  # setdefault, as another thread may have made one meanwhile
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
-        pool.submit(_known_to_openmp)
     helpers = [pool.submit(work) for _ in range(min(threads, len(left), most or threads) - 1)]
     # This thread works too. Helpers that have not started when it is done are cancelled; those that
     # have are waited for, also after an exception: nobody may write any more what is then let go.

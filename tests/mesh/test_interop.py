@@ -81,6 +81,11 @@ def test_materials_of_trimesh(tmp_path):
     assert both is not None
     assert_close(both[6:], simple[6:])
     assert_close(both[:6], torch.tensor([[0.0, 0, 1]]).expand(6, 3))
+    box.update_faces(np.arange(12) > 2)  # which leaves 12 materials of 9 faces
+    with pytest.warns(UserWarning, match="which of its 2 materials; the first counts"):
+        first = Mesh.from_trimesh(box).face_colors
+    assert first is not None
+    assert_close(first, simple[:9])
 
 
 def test_a_trimesh_far_out():

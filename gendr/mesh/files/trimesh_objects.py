@@ -76,9 +76,15 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
             part.uvs = np.asarray(uv, np.float64)[:, :2]
             part.face_uvs = faces
         several = getattr(visual.material, "materials", [visual.material])  # of a MultiMaterial
-        which = getattr(visual, "face_materials", None) if len(several) > 1 else None
         part.materials = [_material(each, notes) for each in several]
-        part.face_material = np.zeros(len(faces), np.int64) + (0 if which is None else which)
+        part.face_material = np.zeros(len(faces), np.int64)
+        if len(several) > 1:  # trimesh does not follow these where faces are removed or picked
+            which = np.asarray(getattr(visual, "face_materials", None))
+            if which.shape == (len(faces),) and np.isin(which, range(-1, len(several))).all():
+                part.face_material += which.astype(np.int64)
+            else:
+                note(notes, f"it does not say which faces have which of its {len(several)} "
+                     "materials; the first counts")  # fmt: skip
         colors = visual.vertex_attributes.get("color")
         if colors is not None and len(colors) == len(vertices):
             part.vertex_colors = _from_bytes(colors, notes)
