@@ -118,7 +118,8 @@ def open_folder(
     given = replace(given, masks=None if masks is None else Path(masks))
     frames = list_frames(given, max_megapixels)
     lenses = [lens_of(given.meta, frame) for frame in frames]
-    straightenings = _straightenings(frames, lenses)
+    names, sizes = [frame.where for frame in frames], [frame.size for frame in frames]
+    straightenings = straightening(lenses, sizes, names)
     targets: list[tuple[int, int]] = []
     pinholes: list[Lens] = []
     for frame, lens, bent in zip(frames, lenses, straightenings, strict=True):
@@ -148,20 +149,6 @@ def open_folder(
         (left, top), (right, bottom) = (((2 * x - wide) / min(page)).T for x in (corner, end))
         pixels = pixels.with_window(torch.stack([left, -bottom, right, -top], 1))
     return replace(folder, camera=pixels.with_origin(torch.zeros(3)))
-
-
-def _straightenings(
-    frames: list[TransformsFrame], lenses: list[Lens]
-) -> tuple[Straightening | None, ...]:
-    """How photos are straightened: those of one size lose the same margins."""
-    found: list[Straightening | None] = [None] * len(frames)
-    for size in {frame.size for frame in frames}:
-        rows = [i for i, frame in enumerate(frames) if frame.size == size]
-        names = [frames[i].where for i in rows]
-        each = straightening([lenses[i] for i in rows], [size] * len(rows), names)
-        for i, bent in zip(rows, each, strict=True):
-            found[i] = bent
-    return tuple(found)
 
 
 def grouped(keys: Iterable[Hashable]) -> list[list[int]]:

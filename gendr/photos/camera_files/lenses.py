@@ -187,7 +187,9 @@ class Straightening:
 def straightening(
     lenses: list[Lens], sizes: list[tuple[int, int]], names: list[str]
 ) -> tuple[Straightening | None, ...]:
-    """How photos are straightened, so that they lose the same margins; None for those of pinholes.
+    """How photos are straightened; those of one size lose the same margins. None for pinholes.
+
+    A pinhole among others of its size is cut by the same margins.
 
     Args:
         lenses: of each photo.
@@ -198,9 +200,7 @@ def straightening(
         ValueError: if too little of a photo is left.
     """
     bent = [lens.bends(size) > _VISIBLE for lens, size in zip(lenses, sizes, strict=True)]
-    if not any(bent):
-        return (None,) * len(lenses)
-    margins = [(0, 0)]
+    margins: dict[tuple[int, int], tuple[int, int]] = {}
     for lens, size, name, is_bent in zip(lenses, sizes, names, bent, strict=True):
         if not is_bent:
             continue
@@ -211,10 +211,12 @@ def straightening(
                 "pinhole sees it; are its coefficients right? They are "
                 + ", ".join(f"{k} = {v:g}" for k, v in coefficients(lens).items())
             )
-        margins.append(found)
-    margin = max(rows for rows, _ in margins), max(columns for _, columns in margins)
-    # A pinhole among others is cut by the same margins, of what does not move it.
-    return tuple(Straightening(lens, margin) for lens in lenses)
+        rows, columns = margins.get(size, (0, 0))
+        margins[size] = max(rows, found[0]), max(columns, found[1])
+    return tuple(
+        Straightening(lens, margins[size]) if size in margins else None
+        for lens, size in zip(lenses, sizes, strict=True)
+    )
 
 
 def coefficients(lens: Lens) -> dict[str, Any]:

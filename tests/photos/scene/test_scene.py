@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 from scipy.spatial import Delaunay, KDTree
@@ -41,6 +42,7 @@ from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sk
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 from gendr.photos.scene.views import camera_of, scored, trust_of
+from gendr.photos.splatting.photos import load_photos
 from support import rooms
 
 QUICK = DepthSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
@@ -81,6 +83,29 @@ def test_the_model_of_a_scene(room):
     low, high = scene.ranges.T
     assert (low < 1 / depths.max((1, 2))).all()
     assert (high > 1 / depths.min((1, 2))).all()
+
+
+def test_bent_photos_of_two_sizes_have_the_lenses_that_splats_have(tmp_path):
+    """Those of each size lose their own margins: of the larger ones these are twice as wide."""
+    rooms.photographs(tmp_path)
+    file = tmp_path / "cameras.json"
+    meta = json.loads(file.read_text())
+    for k, image in enumerate(meta["images"]):
+        image["dist"] = [0.3, 0, 0, 0]
+        if k > 2:
+            with Image.open(tmp_path / image["file"]) as opened:
+                opened.resize((2 * opened.width, 2 * opened.height)).save(tmp_path / image["file"])
+            image["K"] = (np.diag([2, 2, 1]) @ image["K"]).tolist()
+            image |= {"width": 2 * rooms.SIZE[1], "height": 2 * rooms.SIZE[0]}
+    file.write_text(json.dumps(meta))
+    photos, scene = load_photos(tmp_path), read_scene(tmp_path)
+    assert scene.images[0].shape < (*rooms.SIZE, 3)
+    places = photos.camera.region(photos.image_size)
+    lenses = photos.camera.intrinsics(photos.image_size).double().numpy()
+    for image, place, lens, K in zip(scene.images, places, lenses, scene.K, strict=True):
+        assert image.shape[:2] == tuple(part.stop - part.start for part in place)
+        first = [part.start + 0.5 for part in place][::-1]
+        np.testing.assert_allclose(K[:2], lens[:2] - np.c_[np.zeros((2, 2)), first], atol=1e-4)
 
 
 def test_left_out_photos_are_no_neighbours(room):
