@@ -185,7 +185,7 @@ def untangled(
 
     best, source, placed = model, database, model.num_reg_images()
     few, least = job["part"] * count_of(job), len(doubted(model, database))
-    for k in range(ROUNDS if least else 0):
+    for k in range(ROUNDS if least > 1 else 0):
         before, chosen = best, folder / f"refuted{k}.db"
         tried(leave_out_refuted(best, source, chosen), chosen)
         if not least or best is before:
