@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import gendr
 from building import site
@@ -26,6 +27,7 @@ from gendr._common.checks import check_finite, check_image_size, check_like, che
 from gendr._common.files import write_all, write_whole
 from gendr._common.memory import LARGE, Memory, give_back
 from gendr._common.registry import memoized
+from gendr._common.vectors import gathered, summed
 from gendr._common.words import BANNED, WORDS, translated
 from gendr.cli.logic import read_rows
 from gendr.jobs.checkpoint import save_checkpoint
@@ -609,3 +611,26 @@ def test_free_memory_below_what_is_in_use_goes_back():
     give_back()
     assert last[0] == ord("x")
     assert before - resident() > 80e6 / 4096
+
+
+class OnGpu(TorchFunctionMode):
+    """All tensors say that they are on a GPU."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__self__", None) is torch.Tensor.device:
+            return torch.device("cuda")
+        return func(*args, **(kwargs or {}))
+
+
+def test_rows_are_gathered_and_summed_on_gpus_as_on_cpus():
+    x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([4, 0, 4, 2])
+    for call in (lambda: gathered(x, index, -2), lambda: gathered(x[0], index),
+                 lambda: summed(x[0, :4], index, 6)):  # fmt: skip
+        want = call()
+        with OnGpu():
+            found = call()
+        assert found.grad_fn.name() != want.grad_fn.name()
+        assert torch.equal(found, want)
+        grads = [torch.autograd.grad(y.square().sum(), x)[0] for y in (want, found)]
+        torch.testing.assert_close(*grads)
