@@ -848,9 +848,10 @@ class Mesh:
 
         Vertices and faces keep their order and number, but for meshes with UVs: trimesh repeats
         their vertices along the seams of the texture, and those of equal position and colour are
-        made one. Factors of PBR materials are linear, as in glTF, other colours sRGB. What a `Mesh`
-        cannot hold (transparency) is dropped with a warning. Coordinates too far from 0 for
-        float32 get an `origin`, as those of a file do (`load`).
+        made one. Factors of PBR materials are linear, as in glTF, other colours sRGB. The mesh is
+        lit, as trimesh does not know of meshes that are not (`with_unlit`). What a `Mesh` cannot
+        hold (transparency) is dropped with a warning. Coordinates too far from 0 for float32 get an
+        `origin`, as those of a file do (`load`).
 
         Args:
             geometry: A `trimesh.Trimesh` or `trimesh.Scene`.
