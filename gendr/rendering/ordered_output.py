@@ -80,7 +80,9 @@ class OrderedOutput(Output):
         else:
             colours, alpha = self._backend.ordered(layered, scene.size)
         shape = scene.faces.images, scene.size.height, scene.size.width
-        return colours.reshape(*shape, 3), alpha.reshape(shape)
+        colours, alpha = colours.reshape(*shape, 3), alpha.reshape(shape)
+        photo = None if scene.camera.window is None else self._photo
+        return (colours, alpha) if photo is None else (colours * photo[..., None], alpha * photo)
 
 
 def _layered(

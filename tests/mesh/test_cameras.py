@@ -135,6 +135,19 @@ def test_points_broadcast_and_packed_points_agree():
     close(camera[2].project(sets[2])[1][0], depth[2])
 
 
+def test_a_cropped_camera_shows_the_photo_alone():
+    """Its image has the middle of the photo in its own, and the shorter side from -1 to 1."""
+    camera = look_at(3.0, 20.0, [10.0, 50.0], dtype=F64)
+    camera = camera.with_window(double([[-0.3, -0.9, 0.8, 0.5], [-0.8, 0.1, 0.8, 0.9]]))
+    points = torch.rand(5, 3, dtype=F64)
+    xy, depth = camera.project(points)
+    seen, still = camera.cropped().project(points)
+    middle, zoom = double([[0.25, -0.2], [0.0, 0.5]]), double([2 / 1.1, 2 / 0.8])
+    close(seen, (xy - middle[:, None]) * zoom[:, None, None])
+    close(still, depth)
+    assert camera.cropped().window is None
+
+
 @for_each(orthographic=[False, True])
 def test_clip_coordinates_are_linear_and_divide_to_ndc(orthographic):
     camera = Camera(focal=[[1.3, 0.7]], principal=[[0.2, -0.4]], orthographic=orthographic).to(F64)

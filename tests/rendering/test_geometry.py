@@ -120,11 +120,16 @@ def ahead(fov):
     return Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=fov)
 
 
-def test_clipping_is_the_limit_of_a_fine_tessellation():
+@for_each(
+    corners=[
+        [[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5]],  # four corners are left
+        [[-0.5, -1, 6], [4, -3, -5], [-3, -2, -6]],  # three
+    ]
+)
+def test_clipping_is_the_limit_of_a_fine_tessellation(corners):
     """A big face through the near plane covers what its many small pieces cover."""
-    corners = torch.tensor([[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5]], dtype=torch.float64)
-    mesh, camera = Mesh(corners, torch.tensor([[0, 1, 2]])), ahead(70.0).to(torch.float64)
-    renderer = Renderer(48, "heaviside", "max")
+    mesh = Mesh(torch.tensor(corners, dtype=torch.float64), torch.tensor([[0, 1, 2]]))
+    renderer, camera = Renderer(48, "heaviside", "max"), ahead(70.0).to(torch.float64)
     whole, pieces = (renderer(m, camera) for m in (mesh, mesh.subdivided(5)))
     assert 0.02 < whole.alpha.mean() < 0.9
     assert (whole.alpha != pieces.alpha).sum() <= 4

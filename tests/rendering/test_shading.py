@@ -77,6 +77,20 @@ def test_what_no_face_covers_is_the_background(backend, gamma):
     assert slope.isfinite().all()
 
 
+@for_each(options=[{}, {"composite": "alpha"}, {"shading": "hard"}, {"composite": "ordered"}])
+def test_what_lies_beside_a_photo_is_the_background(options):
+    edges, camera = torch.tensor([-0.5, -0.6, 0.3, 0.4]), look_at(2.0, 20.0, [0.0, 40.0])
+    renderer = Renderer(20, "logistic", scale=0.1, background=(0.1, 0.2, 0.3), **options)
+    whole = renderer(icosphere(1), camera)
+    seen = renderer(icosphere(1), camera.with_window(edges.expand(2, 4)))
+    x = (2 * torch.arange(20) - 19) / 20
+    photo = ((x > -0.4) & (x < 0.6))[:, None] & ((x > -0.5) & (x < 0.3))  # rows go down
+    behind = torch.tensor([0.1, 0.2, 0.3])[:, None, None]
+    torch.testing.assert_close(seen.rgb, torch.where(photo, whole.rgb, behind))
+    torch.testing.assert_close(seen.alpha, whole.alpha * photo)
+    assert torch.equal(seen.face_id, torch.where(photo, whole.face_id, -1))
+
+
 def test_hard_shading_takes_the_nearest():
     for front, back, want in ((2.0, 3.0, [1, 0, 0]), (3.0, 2.0, [0, 1, 0])):
         for backend in ("cpu", "reference"):
@@ -309,6 +323,10 @@ def test_lambert_and_phong_by_hand():
     )
     assert left < 50 < right
     assert left == 100 - right
+    # What turns away from the light has no highlight, though its mirror image is seen in it.
+    side, eye = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.1, 0.0, -1.0]])
+    behind = Lighting(0.0, 0.0, 1.0, 4.0, direction=-eye[0])
+    assert behind.shade(torch.ones(1, 3), side, eye, torch.zeros(1).long()).sum() == 0
 
 
 def test_a_headlight_moves_with_the_camera():
@@ -319,6 +337,10 @@ def test_a_headlight_moves_with_the_camera():
     ).rgb
     torch.testing.assert_close(rgb[:, 0, 16, 16], torch.ones(3), rtol=0, atol=0.02)
     assert (rgb[:, 0, 16, 6] < 0.9).all()
+    direction = torch.tensor([0.3, 0.2, -1.0])
+    axes = torch.stack([camera.right, camera.up, camera.ahead])
+    in_world = Lighting(direction=direction, frame="camera").seen_by(camera).direction
+    torch.testing.assert_close(in_world, (direction[:, None, None] * axes).sum(0))
 
     def image(elevation, direction):
         light = Lighting(0.1, 0.5, 0.3, 4.0, direction, frame="camera")
