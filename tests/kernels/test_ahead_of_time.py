@@ -107,7 +107,7 @@ SYSTEMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(9, group="compiled ahead")
+@pytest.mark.rotating(10, group="compiled ahead")
 @pytest.mark.parametrize("program", SYSTEMS)
 def test_kernels_compile_and_spill_nothing(program, request, seed):
     """One case for one architecture; with --every, all for both."""

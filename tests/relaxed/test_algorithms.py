@@ -448,6 +448,21 @@ def test_hard_warping_is_that_of_the_textbook(seed):
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
 
 
+def test_what_lies_beyond_lengths_may_be_nan():
+    a, b = torch.randn(2, 5, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
+    lengths = torch.tensor([3, 5]), torch.tensor([4, 2])
+    alone = [
+        dynamic_time_warping(a[i, :n], b[i, :m])
+        for i, (n, m) in enumerate(zip(*lengths, strict=True))
+    ]
+    a[0, 3:], b[1, 2:] = torch.nan, torch.nan
+    together = dynamic_time_warping(a.requires_grad_(), b, lengths=lengths)
+    torch.testing.assert_close(together, torch.stack(alone))
+    (slope,) = torch.autograd.grad(together.sum(), a)
+    assert slope.isfinite().all()
+    assert not slope[0, 3:].any()
+
+
 def test_gradients_of_warping():
     table = costs(3, 6, 5)  # the gradient of costs is the alignment
     (soft,) = torch.autograd.grad(warping_of_costs(table, minimum="log_sum_exp").sum(), table)

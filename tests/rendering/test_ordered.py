@@ -56,7 +56,7 @@ def both(backend, scene, **options):
 
 
 @pytest.mark.rotating(4, group="rendering")
-@for_each("backend, dist, tconorm", on_kernels(MEMBERS, 10), rotating=120)
+@for_each("backend, dist, tconorm", on_kernels(MEMBERS, 40), rotating=120)
 def test_every_distribution_and_family_equals_the_definition(backend, dist, tconorm):
     got, want, dtype = both(backend, Scene(soup(1, 7, 3), (9, 12), dist, tconorm, scale=0.1))
     shape = want[3].get("shape")

@@ -145,6 +145,21 @@ def test_it_is_the_function_on_the_projected_faces(sort):
     torch.testing.assert_close(out.rgb[0], image, rtol=0, atol=1e-12)
 
 
+@for_each(
+    orthographic=[False, True], sort=["pixel", "centroid"], backend=["cpu", "reference"],
+    behind=[True, False],
+)  # fmt: skip
+def test_the_nearer_face_hides_the_farther_one(orthographic, sort, backend, behind):
+    """Whichever comes first in the mesh."""
+    first = torch.tensor([[-9.0, -9, 0], [9, -9, 0], [0, 18, 0]])
+    second = first + torch.tensor([0, 0, 0.5 if behind else -0.5])
+    colors, faces = torch.eye(3)[:2], torch.arange(6).reshape(2, 3)
+    mesh = Mesh(torch.cat([first, second]), faces, face_colors=colors)
+    renderer = Renderer(4, composite="ordered", sort=sort, backend=backend, lighting="none")
+    rgb = renderer(mesh, look_at(3.0, 0.0, 0.0, orthographic=orthographic)).rgb[0]
+    torch.testing.assert_close(rgb, colors[int(not behind)][:, None, None].expand(3, 4, 4))
+
+
 def test_the_values_of_a_mesh_come_before_those_of_the_renderer():
     ones = torch.ones(21, **DOUBLE)
     given, _ = leaves()

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import isotonic_regression
 from scipy.stats import rankdata
 
-from gendr.sorting import get
+from gendr.sorting import get, soft_rank
 from support.cases import for_each
 
 REGULARIZATIONS = ["l2", "entropic"]
@@ -126,6 +126,14 @@ def test_the_hard_limit_is_exact():
             assert torch.equal(
                 torch.autograd.grad((values * weights).sum(), x_values)[0], x.detach()
             )
+
+
+@for_each(backend=["cpu", "reference"])
+def test_at_a_kink_the_gradient_is_that_of_the_larger_block(backend):
+    x = torch.tensor([1.0, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
+    ranks = soft_rank(x, "permutahedron", steepness=1.0, backend=backend)
+    assert ranks.tolist() == [1.0, 2.0, 3.0]
+    assert torch.autograd.grad(ranks[0], x)[0].tolist() == [0.5, -0.5, 0.0]
 
 
 def test_equal_values_share_their_mean_rank():

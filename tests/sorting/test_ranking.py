@@ -125,7 +125,7 @@ def test_correlations_of_close_scores_keep_their_digits():
 
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
-@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=11)
+@for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=13)
 def test_masks_stay_in_graphs(kind):
     """But for those of networks, at which graphs break."""
     loss, (scores, grades) = KINDS[kind], lists(4, 5)

@@ -63,6 +63,18 @@ def test_it_is_that_of_a_bisection_in_many_digits(name):
         torch.testing.assert_close(p, expected, rtol=1e-10, atol=1e-300)
 
 
+@for_each(name=["logistic.squared", "exponential.centred.squared", "gaussian.art(0.25)"], way=WAYS)
+def test_scales_are_those_of_the_distribution(name, way):
+    """Also where x does not meet them as x / scale."""
+    dist, x, scale = get(name), 3 * values(9), torch.tensor(0.4, dtype=torch.float64)
+    low, high = x.min() - 99, x.max() + 99
+    for _ in range(60):
+        b = (low + high) / 2
+        low, high = (b, high) if dist(x - b, scale).sum() > 4 else (low, b)
+    p = soft_topk_mask(x, 4, dist, scale, backend=way)
+    torch.testing.assert_close(p, dist(x - b, scale), rtol=0, atol=1e-9)
+
+
 @for_each(name=[*ORACLE, *FORMS], way=WAYS, rotating=3)
 def test_the_sum_is_k(name, way):
     """The values have clusters, ties and gaps; scales go from the hard to the flat limit."""

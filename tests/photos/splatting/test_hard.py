@@ -102,6 +102,11 @@ def test_hidden_triangles_vanish_and_wrong_ones_are_split(photos):
         return torch.linalg.cross(x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]).norm(dim=-1).sum()
 
     torch.testing.assert_close(total(left), total(kept))
+    strip = torch.tensor([-1.5, -1.0, -1.2, 1.0]).expand(4, 4)  # where no triangle is
+    aside = HardTraining(photos, SETTINGS, start(photos))
+    aside.photos = replace(photos, camera=photos.camera.with_window(strip))
+    aside._error()
+    assert not aside._wrong.any()  # nothing is wrong beside a photo
 
 
 def test_a_pause_changes_no_bit(photos, tmp_path):
