@@ -69,10 +69,10 @@ def test_scales_are_those_of_the_distribution(name, way):
     dist, x, scale = get(name), 3 * values(9), torch.tensor(0.4, dtype=torch.float64)
     low, high = x.min() - 99, x.max() + 99
     for _ in range(60):
-        b = (low + high) / 2
-        low, high = (b, high) if dist(x - b, scale).sum() > 4 else (low, b)
+        middle = (low + high) / 2
+        low, high = (middle, high) if dist(x - middle, scale).sum() > 4 else (low, middle)
     p = soft_topk_mask(x, 4, dist, scale, backend=way)
-    torch.testing.assert_close(p, dist(x - b, scale), rtol=0, atol=1e-9)
+    torch.testing.assert_close(p, dist(x - low, scale), rtol=0, atol=1e-9)
 
 
 @for_each(name=[*ORACLE, *FORMS], way=WAYS, rotating=3)
