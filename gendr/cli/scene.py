@@ -16,6 +16,7 @@ import torch
 from gendr._common.files import write_all
 from gendr._common.memory import give_back
 from gendr._common.texts import first_few
+from gendr.cli.cameras import check_photos
 from gendr.cli.command_line import say
 from gendr.cli.common import as_json, changed, model_file, read_json, versions
 from gendr.cli.masks import NoBackdropError
@@ -26,6 +27,7 @@ from gendr.cli.photos import (
     TEXTURED,
     check_colors,
     given_options,
+    say_blurred,
     write_results,
 )
 from gendr.cli.progress import Session
@@ -143,8 +145,11 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         give_back()
         seconds |= facts.pop("seconds")
         lap = time.perf_counter()
+        blurred: list[str] = []
         if args.colors != "none":
-            mesh = _colored(args, mesh, scene, used, (images, masks, trust), stages)
+            colors = _colored(args, mesh, scene, used, (images, masks, trust), stages)
+            mesh, blurred = colors.mesh, [scene.names[used[k]] for k in colors.blurred]
+            say_blurred(blurred, args.quiet)
         del images, masks, trust
         give_back()
         seconds["colors"] = round(time.perf_counter() - lap, 2)
@@ -165,7 +170,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
             "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
             "box": None if box is None else (np.array(box) + scene.origin).tolist(),
-            **facts, "scores": {**scores, "held_out": bool(left_out)},
+            **facts, "blurred": blurred, "scores": {**scores, "held_out": bool(left_out)},
             "vertices": len(mesh.vertices), "faces": len(mesh.faces), "seconds": seconds,
             "threads": num_threads(), "versions": versions(),
         }  # fmt: skip
@@ -198,6 +203,7 @@ def refuse(args: Fit) -> None:
         ValueError: naming the option.
     """
     path = model_file(args.target)
+    check_photos(path)
     if not path.is_dir() and path.suffix.lower() != ".json" and not is_video(path):
         raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
     if args.object:
@@ -232,7 +238,8 @@ def _side(args: Fit, path: Path) -> tuple[int, int]:
     sizes = view_sizes(path, cameras=args.cameras, max_megapixels=args.max_megapixels)
     side = SIDE
     if args.image_size is not None:
-        side = max(round(args.image_size * max(size) / min(size)) for size in sizes)
+        # A strip that somebody cut out would make all others as large as its shorter side asks.
+        side = round(args.image_size * float(np.median([max(size) / min(size) for size in sizes])))
     elif args.settings.budget is not None:
         own = sum(min(size) / max(size) for size in sizes)  # megapixels at a longer side of 1000
         cores = min(num_threads(), len(sizes))
@@ -336,18 +343,17 @@ def warnings_of(
 def _colored(
     args: Fit, mesh: Mesh, scene: Scene, used: list[int],
     photos: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], stages: Stages,
-) -> Mesh:  # fmt: skip
+) -> ColorResult:  # fmt: skip
     """The mesh with a texture, of `framed` photos and what they are trusted."""
     images, *rest = photos
     camera = camera_of(scene, used, (images.shape[2], images.shape[3]))
     plain = Mesh(mesh.vertices, mesh.faces)
-    found = stages.run(
+    return stages.run(
         "colors", ColorResult, fit_colors, plain, images, camera, *rest,
         kind="texture", texture_size=args.texture_size, exposure=args.exposure is not False,
         least_cosine=GRAZING,
         light="none" if args.light == "auto" else args.light,
     )  # fmt: skip
-    return found.mesh
 
 
 def _progress_of(
