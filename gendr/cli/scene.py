@@ -156,9 +156,9 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         lap = time.perf_counter()
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
-            page = _sheet(
-                mesh, scene, left_out or used, _progress_of(args, facts, scores, mesh, used)
-            )
+            missing = _not_placed(args)
+            said = _progress_of(args, facts, scores, mesh, len(used), len(missing))
+            page = _sheet(mesh, scene, left_out or used, said)
         if not args.quiet:
             for line in warnings_of(scores["each"], facts, boxed=box is not None):
                 session.write(f"gendr: {line}")
@@ -167,7 +167,8 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
         metrics: dict[str, Any] = {
             "finished": True, "kind": "scene", **asked, "target": str(args.target),
-            "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
+            "photos": list(scene.names), "placed": len(scene), "not_placed": missing,
+            "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
             "box": None if box is None else (np.array(box) + scene.origin).tolist(),
             **facts, "blurred": blurred, "scores": {**scores, "held_out": bool(left_out)},
@@ -356,14 +357,21 @@ def _colored(
     )  # fmt: skip
 
 
+def _not_placed(args: Fit) -> list[str]:
+    """The photos for which no cameras were found, by the file of these."""
+    found = read_json(Path(args.cameras)).get("left_out") if args.cameras else None
+    return list(map(str, found)) if isinstance(found, list) else []
+
+
 def _progress_of(
-    args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: list[int]
+    args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: int, missing: int
 ) -> list[str]:
     """What the sheet says of a mesh, which does not differ from run to run."""
     two, three = facts["seen_by"]["two"], facts["seen_by"]["three"]
     which = "photos left out" if args.hold_out else "its own photos"
     return [
-        f"{Path(args.target).name}: {len(used)} photos, {facts['matched']:.0%} of their pixels "
+        f"{Path(args.target).name}: {used} photos{f' ({missing} not placed)' if missing else ''}, "
+        f"{facts['matched']:.0%} of their pixels "
         f"matched, {facts['kept']:.0%} kept as {facts['points']:,} points; "
         f"{len(mesh.faces):,} faces",
         f"Of the surface {three:.0%} is seen by three photos or more, {two:.0%} by two. PSNR "

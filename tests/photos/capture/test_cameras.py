@@ -709,6 +709,8 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert len(alone) == 3
     found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
+    content = found.files(file := tmp_path / "found.json")[file]
+    assert json.loads(content)["left_out"] == ["a", "b", "c", "d"]
     text = _line(replace(found, against=(("b", "c"),)))
     assert "; 1 pairs of photos match or look otherwise than they are placed" in text
     assert "; all look one way" not in text  # but around something

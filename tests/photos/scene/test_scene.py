@@ -541,6 +541,15 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
         assert max(metrics["image_size"]) == side
 
 
+def test_photos_that_were_not_placed_are_known(tmp_path):
+    args = Fit(target="photos", settings=gendr.FitSettings())
+    assert command._not_placed(args) == []
+    args = replace(args, cameras=str(file := tmp_path / "cameras.json"))
+    for content, names in (({"left_out": ["a.jpg"]}, ["a.jpg"]), ({"left_out": 3}, []), ({}, [])):
+        file.write_text(json.dumps(content))
+        assert command._not_placed(args) == names
+
+
 def test_a_strip_makes_the_other_photos_no_larger(monkeypatch):
     sizes = [(750, 1000)] * 3 + [(1000, 750), (200, 1000)]
     monkeypatch.setattr(command, "view_sizes", lambda path, **options: sizes)
