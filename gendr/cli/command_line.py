@@ -46,7 +46,9 @@ class Parser(argparse.ArgumentParser):
         say(self.prog, f"error: {' '.join(message.split())}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # which is overloaded
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
         """Read all arguments; of files that are too many, as of photos/*.jpg, it names a few."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
