@@ -15,7 +15,7 @@ from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
 from gendr.jobs.folders import writable_folder
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import within
+from gendr.photos.camera_files.photos import is_photo, within
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
 from gendr.photos.capture.cameras import list_photos
@@ -23,6 +23,7 @@ from gendr.photos.capture.video import extract_frames, is_video
 
 # Where frames of a video go in the output folder, and how many there are by default.
 FRAMES, FRAME_COUNT = "frames", 60
+_ARCHIVES = {".zip", ".7z", ".rar", ".tar", ".tgz", ".gz"}
 
 Command = TypeVar("Command", Fit, Splat)
 
@@ -59,6 +60,7 @@ def photo_folder(text: str) -> Path:
     folder = Path(text)
     if folder.is_dir():
         return folder
+    check_photos(folder)
     if is_video(folder):
         raise ValueError(
             f"{folder} is a video, which gendr fit and gendr splat take; here a folder"
@@ -66,9 +68,22 @@ def photo_folder(text: str) -> Path:
     raise ValueError(f"no such folder: {folder}")
 
 
+def check_photos(path: Path) -> None:
+    """Refuse a photo by itself, and an archive of photos.
+
+    Raises:
+        ValueError: that says what to give instead.
+    """
+    if is_photo(path):
+        raise ValueError(f"{path} is one photo: give the folder that holds it and the others")
+    if path.suffix.lower() in _ARCHIVES and path.is_file():
+        raise ValueError(f"{path} is an archive: unpack it, and give the folder of the photos")
+
+
 def with_photos(args: Command, photos: str, out: Path) -> tuple[Command, str]:
     """The options of a command and its photos, which are frames if a video is given."""
     path = Path(photos)
+    check_photos(path)
     if not is_video(path):
         if args.frames is not None:
             raise ValueError(f"--frames is for videos, and {path} is none; leave it out")
@@ -96,6 +111,10 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
         read_cameras(folder)
     except NoCamerasError as error:
         if not (inside := list_photos(folder)):
+            if videos := sorted(file for file in folder.iterdir() if is_video(file)):
+                raise ValueError(
+                    f"{folder} holds no photos, but a video: give that, {videos[0]}"
+                ) from None
             raise
         _say_unread(error, args.quiet)
         for photo in inside:  # cameras can be found of links, but `--cameras` does not read them

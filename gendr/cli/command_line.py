@@ -30,6 +30,7 @@ from typing import Any, NoReturn, TypeVar
 from typing_extensions import Self
 
 from gendr._common.names import unknown
+from gendr._common.texts import first_few
 from gendr.jobs.settings import Kind, Range, kinds
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -44,6 +45,18 @@ class Parser(argparse.ArgumentParser):
         """One line on stderr, and the end."""
         say(self.prog, f"error: {' '.join(message.split())}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
+
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # which is overloaded
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        """Read all arguments; of files that are too many, as of photos/*.jpg, it names a few."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            files = any(os.path.isfile(text) for text in rest)
+            said = first_few(rest) if files else " ".join(rest)
+            several = "; of several files give the folder that holds them" if files else ""
+            self.error(f"unrecognized arguments: {said}{several}")
+        return found
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse what is none of the choices, as argparse does, but name the nearest of them."""

@@ -382,10 +382,15 @@ def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> C
         mesh, views.rgb, views.camera, views.masks,
         kind=kind, texture_size=args.texture_size, exposure=args.exposure, light=args.light,
     )  # fmt: skip
-    if found.blurred and not args.quiet:
-        names = ", ".join(views.names[i] for i in found.blurred)
-        say("gendr", f"hardly count for the colours, because they are blurred: {names}")
+    say_blurred([views.names[i] for i in found.blurred], args.quiet)
     return found
+
+
+def say_blurred(names: list[str], quiet: bool) -> None:
+    """A line about photos that hardly count for the colours, if there are any."""
+    if names and not quiet:
+        text = first_few(names)
+        say("gendr", f"hardly count for the colours, because they are blurred: {text}")
 
 
 # Of right cameras and masks the mean IoU is above 0.9, also at 64 pixels; of cameras of another

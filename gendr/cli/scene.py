@@ -16,6 +16,7 @@ import torch
 from gendr._common.files import write_all
 from gendr._common.memory import give_back
 from gendr._common.texts import first_few
+from gendr.cli.cameras import check_photos
 from gendr.cli.command_line import say
 from gendr.cli.common import as_json, changed, model_file, read_json, versions
 from gendr.cli.masks import NoBackdropError
@@ -26,6 +27,7 @@ from gendr.cli.photos import (
     TEXTURED,
     check_colors,
     given_options,
+    say_blurred,
     write_results,
 )
 from gendr.cli.progress import Session
@@ -143,17 +145,20 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         give_back()
         seconds |= facts.pop("seconds")
         lap = time.perf_counter()
+        blurred: list[str] = []
         if args.colors != "none":
-            mesh = _colored(args, mesh, scene, used, (images, masks, trust), stages)
+            colors = _colored(args, mesh, scene, used, (images, masks, trust), stages)
+            mesh, blurred = colors.mesh, [scene.names[used[k]] for k in colors.blurred]
+            say_blurred(blurred, args.quiet)
         del images, masks, trust
         give_back()
         seconds["colors"] = round(time.perf_counter() - lap, 2)
         lap = time.perf_counter()
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
-            page = _sheet(
-                mesh, scene, left_out or used, _progress_of(args, facts, scores, mesh, used)
-            )
+            missing = _not_placed(args)
+            said = _progress_of(args, facts, scores, mesh, len(used), len(missing))
+            page = _sheet(mesh, scene, left_out or used, said)
         if not args.quiet:
             for line in warnings_of(scores["each"], facts, boxed=box is not None):
                 session.write(f"gendr: {line}")
@@ -162,10 +167,11 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
         metrics: dict[str, Any] = {
             "finished": True, "kind": "scene", **asked, "target": str(args.target),
-            "photos": list(scene.names), "placed": len(scene), "held_out": left_out,
+            "photos": list(scene.names), "placed": len(scene), "not_placed": missing,
+            "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
             "box": None if box is None else (np.array(box) + scene.origin).tolist(),
-            **facts, "scores": {**scores, "held_out": bool(left_out)},
+            **facts, "blurred": blurred, "scores": {**scores, "held_out": bool(left_out)},
             "vertices": len(mesh.vertices), "faces": len(mesh.faces), "seconds": seconds,
             "threads": num_threads(), "versions": versions(),
         }  # fmt: skip
@@ -198,6 +204,7 @@ def refuse(args: Fit) -> None:
         ValueError: naming the option.
     """
     path = model_file(args.target)
+    check_photos(path)
     if not path.is_dir() and path.suffix.lower() != ".json" and not is_video(path):
         raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
     if args.object:
@@ -232,7 +239,8 @@ def _side(args: Fit, path: Path) -> tuple[int, int]:
     sizes = view_sizes(path, cameras=args.cameras, max_megapixels=args.max_megapixels)
     side = SIDE
     if args.image_size is not None:
-        side = max(round(args.image_size * max(size) / min(size)) for size in sizes)
+        # A strip that somebody cut out would make all others as large as its shorter side asks.
+        side = round(args.image_size * float(np.median([max(size) / min(size) for size in sizes])))
     elif args.settings.budget is not None:
         own = sum(min(size) / max(size) for size in sizes)  # megapixels at a longer side of 1000
         cores = min(num_threads(), len(sizes))
@@ -336,28 +344,34 @@ def warnings_of(
 def _colored(
     args: Fit, mesh: Mesh, scene: Scene, used: list[int],
     photos: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor], stages: Stages,
-) -> Mesh:  # fmt: skip
+) -> ColorResult:  # fmt: skip
     """The mesh with a texture, of `framed` photos and what they are trusted."""
     images, *rest = photos
     camera = camera_of(scene, used, (images.shape[2], images.shape[3]))
     plain = Mesh(mesh.vertices, mesh.faces)
-    found = stages.run(
+    return stages.run(
         "colors", ColorResult, fit_colors, plain, images, camera, *rest,
         kind="texture", texture_size=args.texture_size, exposure=args.exposure is not False,
         least_cosine=GRAZING,
         light="none" if args.light == "auto" else args.light,
     )  # fmt: skip
-    return found.mesh
+
+
+def _not_placed(args: Fit) -> list[str]:
+    """The photos for which no cameras were found, by the file of these."""
+    found = read_json(Path(args.cameras)).get("left_out") if args.cameras else None
+    return list(map(str, found)) if isinstance(found, list) else []
 
 
 def _progress_of(
-    args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: list[int]
+    args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: int, missing: int
 ) -> list[str]:
     """What the sheet says of a mesh, which does not differ from run to run."""
     two, three = facts["seen_by"]["two"], facts["seen_by"]["three"]
     which = "photos left out" if args.hold_out else "its own photos"
     return [
-        f"{Path(args.target).name}: {len(used)} photos, {facts['matched']:.0%} of their pixels "
+        f"{Path(args.target).name}: {used} photos{f' ({missing} not placed)' if missing else ''}, "
+        f"{facts['matched']:.0%} of their pixels "
         f"matched, {facts['kept']:.0%} kept as {facts['points']:,} points; "
         f"{len(mesh.faces):,} faces",
         f"Of the surface {three:.0%} is seen by three photos or more, {two:.0%} by two. PSNR "

@@ -132,6 +132,8 @@ class FoundCameras:
         """
         points = "points3D.txt" if file.name == OPENCV else f"{file.stem}_points3D.txt"
         content: dict[str, Any] = {"points": points, "images": list(self.entries)}
+        if self.left_out:
+            content["left_out"] = list(self.left_out)
         if self.gps is not None:
             content["gps"] = {
                 "axes": "x east, y up, z south, in metres", "at": self.gps.middle.tolist(),

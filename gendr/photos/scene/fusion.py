@@ -21,7 +21,13 @@ from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.mirrors import Depths, Mirror, find_mirrors
 from gendr.photos.scene.model import Scene
-from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
+from gendr.photos.scene.sky import (
+    above_all,
+    above_horizon,
+    find_plain,
+    find_sky,
+    find_smooth,
+)
 from gendr.photos.upright import upwards
 
 __all__ = ["Cloud", "FusionSettings", "fused", "thinned"]
@@ -162,12 +168,15 @@ def fused(
         good = (found.costs <= settings.limit) & near
         planes = found.planes.reshape(-1, 3)
         even = find_plain(scene.images[i])
-        nothing = find_sky(even, good)
+        nothing, rises = find_sky(even, good), above_horizon(scene, i, up)
+        # There all that stereo finds tells of nothing.
+        calm = find_sky(find_smooth(scene.images[i], even), np.zeros_like(good))
+        nothing |= above_all(scene.images[i], calm & rises, scene.quarters[i])
         good &= ~nothing
         # Doubtful ones are negative until the ground is known, which has precedence.
         weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & near & ~nothing
         signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
-        nothing &= above_horizon(scene, i, up)
+        nothing &= rises
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
         plain[per_photo[i]] = even.ravel()
         depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()

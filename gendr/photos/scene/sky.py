@@ -14,12 +14,19 @@ import numpy.typing as npt
 
 from gendr.photos.scene.model import Scene
 
-__all__ = ["above_all", "above_horizon", "find_plain", "find_sky"]
+__all__ = ["above_all", "above_horizon", "find_plain", "find_sky", "find_smooth"]
 
 Array = npt.NDArray[Any]
 
 # The largest difference of grey values, 0 to 255, within a square of so many pixels that is plain.
 _PLAIN, _SQUARE = 14, 5
+# The deviation of grey values from a slope of brightness within a square of so many pixels, about
+# those of patches, below which there is no pattern; less contrast is none for stereo.
+_SMOOTH, _PATCH = 1.0, 9
+# How far red and blue beside green, and green, may be from what they are in most of it, of which
+# every so many-th row and column tells: logarithms, of what is not quite black.
+_TINT, _SOME = (0.35, 0.35, 0.7), 4
+_LOGS = np.log(np.arange(256, dtype=np.float32) + 8)
 # How far into a plain part patches reach that show what is beside it, in pixels, and the largest
 # share of what lies further inside that stereo may have found.
 _REACH, _FOUND = 6, 0.03
@@ -36,6 +43,42 @@ def find_plain(image: Array) -> Array:
     grey = ndimage.gaussian_filter(image.mean(2, dtype=np.float32), 1)
     most, least = (f(grey, _SQUARE) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
     return most - least < _PLAIN
+
+
+def find_smooth(image: Array, even: Array) -> Array:
+    """Where large parts of a photo have no more than a slope of brightness, bool [H, W].
+
+    As lenses darken corners, the sky has one in small photos. Slopes are alike wherever they are
+    put, so that patches of them agree with any depth, and first with that of the roof beside them.
+
+    Args:
+        image: uint8 [H, W, 3].
+        even: bool [H, W], where it has no pattern.
+    """
+    from scipy import ndimage
+
+    grey = image.mean(2, dtype=np.float32)
+    mean = ndimage.uniform_filter(grey, _PATCH)
+    rest = ndimage.uniform_filter(grey * grey, _PATCH) - mean * mean
+    steps = np.arange(_PATCH, dtype=np.float32) - _PATCH // 2
+    for axis in (0, 1):
+        across = ndimage.uniform_filter1d(grey, _PATCH, 1 - axis)
+        slope = ndimage.correlate1d(across, steps / _PATCH, axis)
+        rest -= slope**2 / np.square(steps).mean()
+    smooth = (rest < _SMOOTH**2) & even
+    every = slice(None, None, _SOME), slice(None, None, _SOME)
+    if not smooth[every].any():
+        return smooth & False
+    # A finger before the lens is as smooth as the sky that it hides, but of another colour.
+    red, green, blue = np.moveaxis(_LOGS[image], -1, 0)
+    for tint, most in zip((red - green, blue - green, green), _TINT, strict=True):
+        smooth &= np.abs(tint - np.median(tint[every][smooth[every]])) < most
+    labelled: Any = ndimage.label(smooth)
+    size = np.bincount(labelled[0].ravel())
+    large = size >= _LEAST * even.size
+    large[0] = False  # of single pixels of a wall there are squares beside the sky
+    # Up to the borders of the photo and the edges that patches reach across.
+    return ndimage.maximum_filter(large[labelled[0]], _PATCH) & even
 
 
 def find_sky(even: Array, found: Array) -> Array:

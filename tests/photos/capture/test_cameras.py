@@ -294,6 +294,20 @@ def test_a_folder_without_photos_is_told_so(tmp_path, capsys):
         capsys.readouterr().err
         == f"gendr: error: {tmp_path} holds no photos; give the folder that holds them\n"
     )
+    for name, said in (
+        ("walk.mp4", "holds no photos, but a video: give that, "),
+        ("photos.zip", "is an archive: unpack it, and give the folder"),
+        ("b.jpg", "is one photo: give the folder that holds it and the others"),
+    ):
+        (file := tmp_path / name).touch()
+        given = tmp_path if name == "walk.mp4" else file
+        for words in (["fit"], ["fit", "--scene"], ["splat"]):
+            assert main([*words, str(given), "-o", str(tmp_path / "out")]) == 2
+            assert f"{given} {said}" in capsys.readouterr().err
+    several = [str(tmp_path / name) for name in ("b.jpg", "photos.zip")]  # as of photos/*
+    assert main(["fit", *several, "-o", str(tmp_path / "out")]) == 2
+    assert "of several files give the folder that holds them" in capsys.readouterr().err
+    file.unlink()
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     (linked := tmp_path / "linked").mkdir()
     (linked / "a.png").symlink_to(tmp_path / "a.png")  # before cameras are found, in minutes
@@ -695,6 +709,8 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     assert len(alone) == 3
     found = replace(fake(tmp_path), left_out=("a", "b", "c", "d"), apart=(("a", "c", "d"),))
     assert "; 3 of these fit each other, but none of the others: " in _line(found)
+    content = found.files(file := tmp_path / "found.json")[file]
+    assert json.loads(content)["left_out"] == ["a", "b", "c", "d"]
     text = _line(replace(found, against=(("b", "c"),)))
     assert "; 1 pairs of photos match or look otherwise than they are placed" in text
     assert "; all look one way" not in text  # but around something

@@ -3,6 +3,7 @@
 import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +22,7 @@ from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
+from gendr.photos.fitting.colors.fit import ColorResult
 from gendr.photos.scene import build as build_module
 from gendr.photos.scene import fusion
 from gendr.photos.scene.box import find_box, read_box
@@ -38,7 +40,13 @@ from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.minimum_cut import minimum_cut
 from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
-from gendr.photos.scene.sky import above_all, above_horizon, find_plain, find_sky
+from gendr.photos.scene.sky import (
+    above_all,
+    above_horizon,
+    find_plain,
+    find_sky,
+    find_smooth,
+)
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 from gendr.photos.scene.views import camera_of, scored, trust_of
@@ -416,15 +424,19 @@ def test_photos_without_backdrop_are_let_go(room, tmp_path):
 
 
 @pytest.mark.rotating(5, group="photos")
-def test_the_command(room, tmp_path, capsys):
+def test_the_command(room, tmp_path, monkeypatch, capsys):
     """Photos without masks are a scene, and what is said of it is what the mesh is."""
     out = tmp_path / "out"
+    # The third of those that are used, without the one that is left out.
+    monkeypatch.setattr(ColorResult, "blurred", property(lambda result: [2]))
     words = ["fit", str(room[0]), "-o", str(out), "--hold-out", "4", "--faces", "2500"]
     assert cli.main([*words, "--texture-size", "256"]) == 0
     said = capsys.readouterr()
     assert "no masks and no backdrop: a scene of 4 photos" in said.out
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["held_out"] == [2]
+    assert metrics["blurred"] == [room[2].names[3]]
+    assert f"because they are blurred: {room[2].names[3]}" in said.err
     assert metrics["scores"]["held_out"]
     assert metrics["scores"]["psnr"] > 22
     assert metrics["scores"]["cover"] > 0.4
@@ -527,6 +539,22 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
         assert f"going on with {side} pixels" in capsys.readouterr().err
         metrics = json.loads((tmp_path / "metrics.json").read_text())
         assert max(metrics["image_size"]) == side
+
+
+def test_photos_that_were_not_placed_are_known(tmp_path):
+    args = Fit(target="photos", settings=gendr.FitSettings())
+    assert command._not_placed(args) == []
+    args = replace(args, cameras=str(file := tmp_path / "cameras.json"))
+    for content, names in (({"left_out": ["a.jpg"]}, ["a.jpg"]), ({"left_out": 3}, []), ({}, [])):
+        file.write_text(json.dumps(content))
+        assert command._not_placed(args) == names
+
+
+def test_a_strip_makes_the_other_photos_no_larger(monkeypatch):
+    sizes = [(750, 1000)] * 3 + [(1000, 750), (200, 1000)]
+    monkeypatch.setattr(command, "view_sizes", lambda path, **options: sizes)
+    args = Fit(target="photos", settings=gendr.FitSettings(), image_size=300)
+    assert command._side(args, Path("photos")) == (400, 5)
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -821,6 +849,24 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
     # Plain, but stereo has found half of it.
     found[:, :80] = True
     assert not find_sky(even, found).any()
+    # It tells nothing there, as the sky is but a slope, in any direction, and a wall is more.
+    y, x = np.mgrid[:120, :160]
+    for slope in (image, np.where(y < 60, 240 - 0.4 * y - 0.3 * x, image)):
+        shown = np.repeat(slope[..., None], 3, 2).astype(np.uint8)
+        smooth = find_smooth(shown, find_plain(shown))
+        assert smooth[:57].all()
+        assert not smooth[61:, :95].any()
+        own = above_all(shown, find_sky(smooth, np.zeros_like(found)), 0)
+        assert own[:59].all()
+        assert not own[61:].any()
+    shown[:40, :40] = 190, 90, 70  # a finger before the lens, at the upper edge, too
+    smooth = find_smooth(shown, find_plain(shown))
+    assert not smooth[:36, :36].any()
+    assert smooth[:57, 46:].all()
+    assert not find_smooth(shown[60:], np.zeros((60, 160), bool)).any()
+    faint = (200 + dice.normal(0, 3, (120, 160, 1)).repeat(3, 2)).astype(np.uint8)
+    assert find_plain(faint).mean() > 0.9
+    assert find_smooth(faint, find_plain(faint)).mean() < 0.01
     # For colours sky counts nothing, and what stereo has not found little; nor does the frame.
     depths = np.repeat(np.float32([-1, 0, 1]), 8)[None].repeat(6, 0)
     trust = trust_of(SimpleNamespace(depths=(depths,)), [0], (8, 30))  # pyright: ignore[reportArgumentType]
