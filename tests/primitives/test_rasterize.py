@@ -265,6 +265,25 @@ def test_gradients_of_attributes_may_lie_in_memory_as_they_like():
             assert all(map(torch.equal, got, want))
 
 
+@for_each(channels=(1, 2, 3, 4, 5))
+def test_what_is_no_number_stays_with_its_vertex(channels):
+    """Kernels read vertices and pixels by vectors, which reach into those beside them."""
+    pos, tri, size = scene(1)
+    rast, _ = dr.rasterize(None, pos[None], tri, size)
+    attr = torch.randn(1, len(pos) + 1, channels, generator=torch.Generator().manual_seed(0))
+    attr, rast = attr.double(), rast.requires_grad_()
+    attr[:, -1] = torch.nan  # of no triangle
+    tri = torch.stack([len(pos) - 1 - tri[:, k] for k in range(3)], 1).int()
+    values, grad = [], torch.randn(1, *size, channels + 2, dtype=torch.float64)
+    grad[..., channels:] = torch.inf
+    for backend in ("cpu", "reference"):
+        leaf = attr.clone().requires_grad_()
+        value, _ = dr.interpolate(leaf, rast, tri, backend=backend)
+        values.append((value, *torch.autograd.grad(value, (leaf, rast), grad[..., :channels])))
+    for got, want in zip(*values, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+
+
 def test_results_depend_neither_on_other_images_nor_on_threads():
     pos, colors, tri = ball(1)
 

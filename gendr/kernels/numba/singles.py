@@ -46,12 +46,12 @@ def _of_library(name: str) -> Callable[[Lanes], Lanes]:
         bits = 32 if isinstance(x.value.type.element, ir.FloatType) else 64
         name_of_kind = f"llvm.{name}.v{x.value.type.count}f{bits}"
         made = cgutils.get_or_insert_function(x.builder.module, kind, name_of_kind)
-        return Lanes(x.builder, x.builder.call(made, [x.value]))
+        return type(x)(x.builder, x.builder.call(made, [x.value]))
 
     return function
 
 
-fabs, floor, _sqrt = map(_of_library, ("fabs", "floor", "sqrt"))
+fabs, ceil, floor, _sqrt = map(_of_library, ("fabs", "ceil", "floor", "sqrt"))
 
 
 def sqrt(x: Any) -> Any:
@@ -190,7 +190,10 @@ def is_plain(function: Any) -> bool:
 
 
 def of_lanes(function: Any) -> FunctionType:
-    """A copy of a plain kernel function, with all that it calls, for vectors of float32."""
+    """A copy of a plain kernel function, with all that it calls, for vectors.
+
+    Those of float64 know `where`, `fabs` and `sqrt`, and arithmetic.
+    """
 
     def global_of(name: str, value: Any) -> Any:
         if is_word(value) and value.__name__ in _WORDS:

@@ -133,6 +133,14 @@ class Lanes:
         return self.compared("==", other)
 
 
+class Exact(Lanes):
+    """Numbers of which every product and every sum is rounded, as in a definition."""
+
+    __add__ = __radd__ = _operator("fadd")
+    __mul__ = __rmul__ = _operator("fmul")
+    __sub__, __rsub__ = _operator("fsub"), _operator("fsub", True)
+
+
 def vector_of(kind: Any) -> Any:
     """The type of the vectors of a kind of numbers."""
     return ir.VectorType(kind, SINGLES if kind == _FLOAT else LANES)
@@ -282,7 +290,7 @@ def total(values: Sequence[Any]) -> Any:
 def where(condition: Condition, chosen: Any, other: Any) -> Lanes:
     """`chosen` in the lanes in which a comparison holds, else `other`."""
     like, lanes = condition
-    return Lanes(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
+    return type(like)(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
 
 
 def minimum(a: Lanes, b: Any) -> Lanes:

@@ -19,19 +19,15 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
+from gendr._common.tracing import cached
+from gendr.kernels.numba.calls import keep_alive, pointer
 from gendr.kernels.numba.compilation import inner, kernel
+from gendr.kernels.numba.vectors import LANES
 from gendr.kernels.threads import run
 from gendr.primitives.graphs import antialiased
-from gendr.primitives.kernels.raster import (
-    corner,
-    corners_of,
-    cross,
-    determinant,
-    is_solid,
-    of_product,
-    pixels,
-)
-from gendr.primitives.kernels.topology import linked
+from gendr.primitives.kernels.faces import facing
+from gendr.primitives.kernels.raster import corner, cross, of_product, pixels
+from gendr.primitives.kernels.topology import crossings, linked
 from gendr.primitives.reference.antialias import MEETING, Borders
 from gendr.primitives.scene import Scene
 
@@ -87,14 +83,17 @@ def _tables(scene: Scene, pos: Tensor) -> tuple[np.ndarray, tuple[np.ndarray, np
 def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
     """The pairs [K, 2] of pixels with a silhouette between them, in order, and its codes [K]."""
     scene = borders.scene
-    uses = (linked(scene.tri) if borders.uses is None else borders.uses).numpy()
+    linked_by = linked(scene.tri) if borders.uses is None else borders.uses
+    uses = linked_by.numpy()
+    sides = cached(linked_by, "crossings", lambda x: crossings(scene.tri, x)).numpy()
     images = min(scene.images, 1) if scene.shared else scene.images  # that differ in their edges
     points, tables = _tables(scene, pos)
-    triangles, size = images * len(scene.tri), (scene.height, scene.width)
-    facing = memory.empty((images, len(scene.tri)), torch.int8).numpy()
-    run(turn, triangles, points, *tables, facing, alone=triangles < SMALL)
+    triangles, size = len(scene.tri), (scene.height, scene.width)
+    alone = images * triangles < SMALL
+    facings = memory.empty((images, triangles), torch.int8).numpy()
+    run(turn, images * -(-triangles // LANES), points, *tables, facings, alone=alone)
     marks = memory.empty((images, *size, 2), torch.uint8).zero_().numpy()
-    run(mark, triangles, points, *tables, uses, facing, marks, alone=triangles < SMALL)
+    run(mark, images * len(sides), points, *tables, sides, facings, marks, alone=alone)
     places = np.flatnonzero(marks.view(bool))
     if images < scene.images:
         step = np.arange(scene.images)[:, None] * (2 * scene.height * scene.width)
@@ -118,36 +117,40 @@ traced = antialiased(backend, edges)
 
 
 @kernel()
-def turn(pos, tri, base, facing, start, stop):
-    """The signs of the determinants of triangles, 0 where rounding may have made them."""
-    for item in range(start, stop):
-        n, t = item // len(tri), item % len(tri)
-        a, b, c = corners_of(pos, tri, base[n], t)
-        sign = 1 if determinant(a, cross(b, c)) > 0.0 else -1
-        facing[n, t] = sign if is_solid(a, b, c) else 0
+def turn(pos, tri, base, facings, start, stop):
+    """The signs of the determinants of triangles, 0 where rounding may have made them.
+
+    A unit is eight triangles of an image.
+    """
+    triangles = facings.shape[1]
+    chosen, blocks = np.empty(LANES, np.int32), -(-triangles // LANES)
+    for unit in range(start, stop):
+        n, first = unit // blocks, unit % blocks * LANES
+        count = min(LANES, triangles - first)
+        for k in range(LANES):
+            chosen[k] = first + min(k, count - 1)
+        bits = facing(pointer(pos), pointer(tri), pointer(chosen), base[n])
+        for k in range(count):
+            sign = 2 * (bits >> k & 1) - 1
+            facings[n, first + k] = sign * (bits >> (LANES + k) & 1)
+    keep_alive((chosen,))
 
 
 @kernel()
-def mark(pos, tri, base, uses, facing, marks, start, stop):
+def mark(pos, tri, base, sides, facings, marks, start, stop):
     """Mark the pairs of pixels [N, H, W, 2] that an edge passes where a surface may end.
 
     All other edges have two triangles, one on either side. What threads write is the same.
     """
     height, width = marks.shape[1:3]
-    for item in range(start, stop):
-        n, t = item // len(tri), item % len(tri)
-        for k in range(3):
-            h = 3 * t + k
-            use = np.int64(uses[h])
-            if use < h:  # around an edge they rise once at least
+    total = len(sides)
+    for n in range(len(marks)):
+        for k in range(max(0, start - n * total), min(total, stop - n * total)):
+            h, beyond = np.int64(sides[k, 0]), np.int64(sides[k, 1])
+            there = facings[n, abs(beyond) - 1] if beyond != 0 else 0
+            if facings[n, np.uint32(h) // np.uint32(3)] * (there if beyond > 0 else -there) > 0:
                 continue
-            va, vb = tri[t, (k + 1) % 3], tri[t, (k + 2) % 3]
-            if use != h and uses[use] == h:
-                other = facing[n, use // 3]
-                if tri[use // 3, (use + 1) % 3] == va:  # it turns the other way round
-                    other = -other
-                if facing[n, t] == other and other != 0:
-                    continue
+            va, vb = ends(tri, h)
             a, b = corner(pos, base[n] + va), corner(pos, base[n] + vb)
             if a[3] <= 0.0 and b[3] <= 0.0:
                 continue

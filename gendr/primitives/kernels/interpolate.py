@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.numba.calls import keep_alive
+from gendr.kernels.numba.calls import pointer
 from gendr.kernels.numba.calls import row as row_of
 from gendr.kernels.numba.compilation import kernel
 from gendr.kernels.threads import run
+from gendr.primitives.kernels.faces import mix, share
 
 if TYPE_CHECKING:
     from gendr.primitives.scene import Faces
@@ -35,20 +36,26 @@ SMALL = 1 << 16  # numbers that are not worth another thread
 
 def forward(
     faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None, *, save: bool
-) -> tuple[tuple[Tensor, Tensor], tuple[()]]:
-    """The attributes [N, H, W, A] and their derivatives [N, H, W, 2 D]."""
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor]]:
+    """The attributes [N, H, W, A] and their derivatives [N, H, W, 2 D].
+
+    Those of vertices are saved, with room behind them: whole vectors reach beyond the last one.
+    """
+    rows = memory.empty((attr.numel() + 3,), attr.dtype)
+    rows[: attr.numel()] = attr.reshape(-1)
+    rows[attr.numel() :] = 0.0
     images, height, width = rast.shape[:3]
     values = memory.empty((images, height, width, attr.shape[-1]), rast.dtype)
     slopes = memory.empty((images, height, width, 2 * len(faces.selected)), rast.dtype)
     run(
-        interpolate_rows, images * height, *_tables(faces, attr, rast, rast_db), _rows(values),
-        _rows(slopes), alone=values.numel() + slopes.numel() < SMALL,
+        interpolate_rows, images * height, *_tables(faces, attr, rows, rast, rast_db),
+        _rows(values), _rows(slopes), alone=values.numel() + slopes.numel() < SMALL,
     )  # fmt: skip
-    return (values, slopes), ()
+    return (values, slopes), (rows,)
 
 
 def backward(
-    faces: Faces, inputs: tuple[Tensor, Tensor, Tensor | None], saved: tuple[()],
+    faces: Faces, inputs: tuple[Tensor, Tensor, Tensor | None], saved: tuple[Tensor],
     grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """The gradients of attr, rast and rast_db."""
@@ -60,15 +67,17 @@ def backward(
         of_values = rast.new_zeros(*rast.shape[:3], attr.shape[-1])
     of_rast = memory.empty_like(rast).zero_() if wanted[1] else None
     of_db = memory.empty_like(rast).zero_() if wanted[2] and of_slopes is not None else None
-    sums = memory.empty((attr.shape[:-1].numel(), attr.shape[-1]), torch.float64).zero_()
+    # Rows of whole vectors, and one for vertices of other threads.
+    vertices, channels = attr.shape[:-1].numel(), attr.shape[-1]
+    sums = memory.empty((vertices + 1, -(-channels // 4) * 4), torch.float64).zero_()
     if of_slopes is not None:
         of_slopes = of_slopes.contiguous()
     run(
-        interpolate_backward, len(sums), *_tables(faces, attr, rast, rast_db), attr.shape[-2],
-        *_flat(of_values), _rows(of_slopes), _rows(of_rast), _rows(of_db), sums.numpy(), pieces=1,
-        alone=of_values.numel() < SMALL,
+        interpolate_backward, vertices, *_tables(faces, attr, *saved, rast, rast_db),
+        attr.shape[-2], *_flat(of_values), _rows(of_slopes), _rows(of_rast), _rows(of_db),
+        sums.numpy(), pieces=1, alone=of_values.numel() < SMALL,
     )  # fmt: skip
-    of_attr = sums.to(attr.dtype).reshape(attr.shape) if wanted[0] else None
+    of_attr = sums[:-1, :channels].to(attr.dtype).reshape(attr.shape) if wanted[0] else None
     return of_attr, of_rast, of_db
 
 
@@ -90,105 +99,100 @@ def _flat(x: Tensor) -> tuple[np.ndarray, int]:
     return x.as_strided((size,), (1,)).numpy(), step
 
 
-def _tables(faces: Faces, attr: Tensor, rast: Tensor, rast_db: Tensor | None) -> tuple[Any, ...]:
+def _tables(
+    faces: Faces, attr: Tensor, rows: Tensor, rast: Tensor, rast_db: Tensor | None
+) -> tuple[Any, ...]:
     """What all kernels take first."""
     shared = attr.ndim == 2 or len(attr) == 1
     base = np.arange(len(rast)) * (0 if shared else attr.shape[-2])
     selected = np.array(faces.selected, np.int64)
-    rows = attr.reshape(-1, attr.shape[-1]).numpy()
-    return rows, faces.tri.numpy(), base, _rows(rast), _rows(rast_db), selected
+    return (
+        rows.numpy(),
+        attr.shape[-1],
+        faces.tri.numpy(),
+        base,
+        _rows(rast),
+        _rows(rast_db),
+        selected,
+    )
 
 
 @kernel()
-def interpolate_rows(attr, tri, base, rast, db, selected, values, slopes, start, stop):
+def interpolate_rows(attr, channels, tri, base, rast, db, selected, values, slopes, start, stop):
     """The attributes of rows of pixels, and their derivatives."""
     rows, width = rast.shape[:2]
-    channels, count = attr.shape[1], len(selected)
+    count, rest = len(selected), np.empty(4, values.dtype)
     for row in range(start, stop):
-        first, last = base[row * len(base) // rows], np.int64(-1)
+        first = base[row * len(base) // rows]
         seen, found, sloped = row_of(rast, row), row_of(values, row), row_of(slopes, row)
-        a = b = c = row_of(attr, 0)
         for j in range(width):
-            t = np.int64(seen[4 * j + 3] + 0.5) - 1
+            t, at = np.int64(seen[4 * j + 3] + 0.5) - 1, channels * j
             if t < 0:
                 for m in range(channels):
-                    found[channels * j + m] = 0.0
+                    found[at + m] = 0.0
                 for k in range(2 * count):
                     sloped[2 * count * j + k] = 0.0
                 continue
-            if t != last:
-                last = t
-                a, b = row_of(attr, first + tri[t, 0]), row_of(attr, first + tri[t, 1])
-                c = row_of(attr, first + tri[t, 2])
+            a, b = channels * (first + tri[t, 0]), channels * (first + tri[t, 1])
+            c = channels * (first + tri[t, 2])
             u, v = np.float64(seen[4 * j]), np.float64(seen[4 * j + 1])
             w = 1.0 - u - v
-            for m in range(channels):
-                found[channels * j + m] = u * a[m] + v * b[m] + w * c[m]
+            for m in range(0, channels, 4):
+                # What is written beyond these channels, the next pixels write after it.
+                if at + m + 4 <= channels * width:
+                    mix(attr, a + m, b + m, c + m, u, v, w, found, at + m)
+                    continue
+                mix(attr, a + m, b + m, c + m, u, v, w, rest, 0)
+                for k in range(min(4, channels - m)):
+                    found[at + m + k] = rest[k]
             if db is not None:
                 d = row_of(db, row)
                 for k in range(count):
                     m = selected[k]
-                    p, q = np.float64(a[m]) - c[m], np.float64(b[m]) - c[m]
-                    at = 2 * (count * j + k)
-                    sloped[at] = d[4 * j] * p + d[4 * j + 2] * q
-                    sloped[at + 1] = d[4 * j + 1] * p + d[4 * j + 3] * q
+                    p, q = np.float64(attr[a + m]), np.float64(attr[b + m])
+                    p, q = p - attr[c + m], q - attr[c + m]
+                    to = 2 * (count * j + k)
+                    sloped[to] = d[4 * j] * p + d[4 * j + 2] * q
+                    sloped[to + 1] = d[4 * j + 1] * p + d[4 * j + 3] * q
 
 
 @kernel()
 def interpolate_backward(
-    attr, tri, base, rast, db, selected, vertices, of_values, step, of_slopes, of_rast, of_db,
-    sums, start, stop,
+    attr, channels, tri, base, rast, db, selected, vertices, of_values, step, of_slopes, of_rast,
+    of_db, sums, start, stop,
 ):  # fmt: skip
     """The gradients of the vertices start .. stop - 1, and of pixels whose first corner is one.
 
-    Pixels side by side that see the same triangle are summed up before they are added. Those of
-    of_values are `step` numbers apart.
+    Gradients of_values are `step` numbers apart. The last row of sums counts for nothing.
     """
     rows, width = rast.shape[:2]
-    channels, count = attr.shape[1], len(selected)
-    slopes = np.empty((2, channels))  # of an attribute with u and v
-    parts = np.empty((channels, 3))  # of the sums, of the three corners
-    p, q = row_of(slopes, 0), row_of(slopes, 1)
+    count, wide, given, to = len(selected), sums.shape[1], pointer(of_values), pointer(sums)
+    elsewhere = wide * (len(sums) - 1)
     for row in range(rows):
-        n = row * len(base) // rows
+        n, seen = row * len(base) // rows, row_of(rast, row)
         if base[n] >= stop or base[n] + vertices <= start:
             continue
-        seen, given = row_of(rast, row), row_of(of_values, step * width * row)
-        last, mine = np.int64(-1), False
-        a = b = c = np.int64(-1)
-        for j in range(width + 1):
-            t = np.int64(seen[4 * j + 3] + 0.5) - 1 if j < width else np.int64(-1)
-            if t != last:
-                if mine:
-                    for m in range(channels):
-                        part = row_of(parts, m)
-                        if start <= a < stop:
-                            row_of(sums, a)[m] += part[0]
-                        if start <= b < stop:
-                            row_of(sums, b)[m] += part[1]
-                        if start <= c < stop:
-                            row_of(sums, c)[m] += part[2]
-                last, mine = t, False
-                if t >= 0:
-                    a, b, c = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
-                    mine = start <= a < stop or start <= b < stop or start <= c < stop
-                if mine:
-                    x, y, z = row_of(attr, a), row_of(attr, b), row_of(attr, c)
-                    for m in range(channels):
-                        p[m], q[m] = np.float64(x[m]) - z[m], np.float64(y[m]) - z[m]
-                        parts[m] = 0.0
-            if not mine:
+        for j in range(width):
+            t = np.int64(seen[4 * j + 3] + 0.5) - 1
+            if t < 0:
                 continue
+            a, b, c = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
+            to_a = wide * a if start <= a < stop else elsewhere
+            to_b = wide * b if start <= b < stop else elsewhere
+            to_c = wide * c if start <= c < stop else elsewhere
+            if to_a == elsewhere and to_b == elsewhere and to_c == elsewhere:
+                continue
+            a, b, c = channels * a, channels * b, channels * c
             u, v = np.float64(seen[4 * j]), np.float64(seen[4 * j + 1])
             w, gu, gv = 1.0 - u - v, 0.0, 0.0
-            for m in range(channels):
-                g, part = np.float64(given[step * j + m]), row_of(parts, m)
-                gu += g * p[m]
-                gv += g * q[m]
-                part[0] += u * g
-                part[1] += v * g
-                part[2] += w * g
-            if of_rast is not None and start <= a < stop:
+            at = step * (width * row + j)
+            for m in range(0, channels, 4):
+                more = share(
+                    given, at + m, channels - m, attr, a + m, b + m, c + m, u, v, w, to, to_a + m,
+                    to_b + m, to_c + m,
+                )  # fmt: skip
+                gu, gv = gu + more[0], gv + more[1]
+            if of_rast is not None and to_a != elsewhere:
                 of_uv = row_of(of_rast, row)
                 of_uv[4 * j], of_uv[4 * j + 1] = gu, gv
             if of_slopes is None:
@@ -198,13 +202,14 @@ def interpolate_backward(
             vx, vy = np.float64(db[row, j, 2]), np.float64(db[row, j, 3])
             for k in range(count):
                 m, gx, gy = selected[k], of_slopes[row, j, 2 * k], of_slopes[row, j, 2 * k + 1]
-                of_ux, of_uy = of_ux + gx * p[m], of_uy + gy * p[m]
-                of_vx, of_vy = of_vx + gx * q[m], of_vy + gy * q[m]
+                p, q = np.float64(attr[a + m]), np.float64(attr[b + m])
+                p, q = p - attr[c + m], q - attr[c + m]
+                of_ux, of_uy = of_ux + gx * p, of_uy + gy * p
+                of_vx, of_vy = of_vx + gx * q, of_vy + gy * q
                 of_a, of_b = ux * gx + uy * gy, vx * gx + vy * gy
-                parts[m, 0] += of_a
-                parts[m, 1] += of_b
-                parts[m, 2] -= of_a + of_b
-            if of_db is not None and start <= a < stop:
+                to[to_a + m] += of_a
+                to[to_b + m] += of_b
+                to[to_c + m] -= of_a + of_b
+            if of_db is not None and to_a != elsewhere:
                 of_db[row, j, 0], of_db[row, j, 1] = of_ux, of_uy
                 of_db[row, j, 2], of_db[row, j, 3] = of_vx, of_vy
-    keep_alive((slopes, parts))

@@ -2,8 +2,9 @@
 
 A triangle is bounded, then listed at the tiles that it may touch, those that touch many in a list
 of their own; each tile keeps the nearest of its triangles at every sample, in float64, and writes
-its pixels. Backwards each thread looks through all pixels for those of its own vertices. No unit
-writes what belongs to another: the bits are the same on any number of threads.
+its pixels. Triangles are set up eight at a time, see `faces`. Backwards each thread looks through
+all tiles for pixels of its own vertices. No unit writes what belongs to another: the bits are the
+same on any number of threads.
 
 A sample is (2 j + 1 - W, 2 i + 1 - H), which is exact; the edge functions there are sums of
 products whose negations are exact too, so that the two triangles at an edge never disagree. They
@@ -28,7 +29,7 @@ from numba import types
 from torch import Tensor
 
 from gendr._common import memory
-from gendr.kernels.numba.calls import pointer
+from gendr.kernels.numba.calls import keep_alive, pointer, shifted
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.functions import compiled
 from gendr.kernels.numba.vectors import (
@@ -43,6 +44,23 @@ from gendr.kernels.numba.vectors import (
 )
 from gendr.kernels.threads import num_threads, run
 from gendr.primitives import formulas
+from gendr.primitives.kernels.faces import (
+    MARGIN,
+    PLANES,
+    SUMS,
+    add_deep_pixel,
+    add_pixel,
+    begin_sums,
+    blank,
+    bounds,
+    changes,
+    end_sums,
+    lowest,
+    planes,
+    seen,
+    seen_with_slopes,
+    sides,
+)
 from gendr.primitives.scene import Scene, check_indices
 
 __all__ = ["backward", "cover", "forward", "visible_ids"]
@@ -52,7 +70,6 @@ WIDE = TILE + LANES  # samples of a row of a tile, and those that vectors have b
 HELD = 128  # triangles of a tile whose planes are kept, most of those that it shows
 MANY = 16  # tiles, beyond which a triangle is listed once for its image: lists stay short
 SMALL = 1 << 14  # pixels and triangles together that are not worth another thread
-MARGIN = 1e-6  # pixels by which boxes are wider, far more than rounding moves a corner
 
 cross, determinant = (
     compiled(formulas.cross, inlined=True),
@@ -61,10 +78,6 @@ cross, determinant = (
 is_solid, of_product = (
     compiled(formulas.is_solid, inlined=True),
     compiled(formulas.of_product, inlined=True),
-)
-_planes_of, _seen_at = (
-    compiled(formulas.planes_of, inlined=True),
-    compiled(formulas.interpolants, inlined=True),
 )
 _products_of = compiled(formulas.products_of, inlined=True)
 _of_positions = compiled(formulas.of_positions, inlined=True)
@@ -128,13 +141,14 @@ def backward(
     if of_rast is None:
         of_rast = pos.new_zeros(*ids.shape, 4)
     slopes = of_derivatives.numpy() if scene.sloped and of_derivatives is not None else None
-    sums = memory.empty((pos.numel() // 4, 4), torch.float64).zero_()
+    vertices = pos.numel() // 4
+    sums = memory.empty((vertices + 1, 4), torch.float64).zero_()
     run(
-        rasterize_backward, len(sums), pos.reshape(-1, 4).numpy(), scene.tri.numpy(),
+        rasterize_backward, vertices, pos.reshape(-1, 4).numpy(), scene.tri.numpy(),
         scene.tables[1], scene.vertices, ids.numpy(), of_rast.numpy(), slopes, sums.numpy(),
         pieces=1, alone=ids.numel() < SMALL,
     )  # fmt: skip
-    return (sums.reshape(pos.shape).to(pos.dtype),)
+    return (sums[:-1].to(pos.dtype).reshape(pos.shape),)
 
 
 @inner()
@@ -215,30 +229,48 @@ def bound(pos, tri, first, base, offsets, height, width, box, counts, start, sto
     across, down = -(-width // TILE), -(-height // TILE)
     tiles = (len(offsets) - 1) * across * down
     total, chunks = len(box), len(counts)
+    chosen, found = np.empty(LANES, np.int32), np.empty((4, LANES), np.int32)
+    points, corners = pointer(pos), pointer(tri)
+    eight, bounds_of = pointer(chosen), pointer(found)
     for chunk in range(start, stop):
-        n = 0
-        for item in range(total * chunk // chunks, total * (chunk + 1) // chunks):
+        n, item, end = 0, total * chunk // chunks, total * (chunk + 1) // chunks
+        while item < end:
             while item >= offsets[n + 1]:
                 n += 1
+            count = min(LANES, end - item, offsets[n + 1] - item)
             t = first[n] + item - offsets[n]
-            a, b, c = corners_of(pos, tri, base[n], t)
-            box[item, 0], box[item, 1] = 1, 0
-            if outside(a, b, c):
-                continue
-            low, high = interval(a, b, c, 0)
-            j0, j1 = pixels(low, high, width)
-            low, high = interval(a, b, c, 1)
-            i0, i1 = pixels(low, high, height)
-            if j0 > j1 or i0 > i1 or not is_solid(a, b, c):
-                continue
-            box[item, 0], box[item, 1], box[item, 2], box[item, 3] = i0, i1, j0, j1
-            i0, i1, j0, j1 = i0 // TILE, i1 // TILE, j0 // TILE, j1 // TILE
-            if (i1 - i0 + 1) * (j1 - j0 + 1) > MANY:
-                counts[chunk, tiles + n] += 1
-                continue
-            for i in range(i0, i1 + 1):
-                for j in range(j0, j1 + 1):
-                    counts[chunk, (n * down + i) * across + j] += 1
+            for k in range(LANES):
+                chosen[k] = t + min(k, count - 1)
+            hidden = bounds(
+                points, corners, eight, base[n], float(height), float(width), bounds_of
+            )  # fmt: skip
+            for k in range(count):
+                i0, i1, j0, j1 = (
+                    np.int64(found[0, k]), np.int64(found[1, k]), np.int64(found[2, k]),
+                    np.int64(found[3, k]),
+                )  # fmt: skip
+                box[item + k, 0], box[item + k, 1] = 1, 0
+                if hidden >> k & 1:
+                    continue
+                if hidden >> (LANES + k) & 1:
+                    a, b, c = corners_of(pos, tri, base[n], t + k)
+                    low, high = interval(a, b, c, 0)
+                    j0, j1 = pixels(low, high, width)
+                    low, high = interval(a, b, c, 1)
+                    i0, i1 = pixels(low, high, height)
+                if j0 > j1 or i0 > i1:
+                    continue
+                box[item + k, 0], box[item + k, 1] = i0, i1
+                box[item + k, 2], box[item + k, 3] = j0, j1
+                i0, i1, j0, j1 = i0 // TILE, i1 // TILE, j0 // TILE, j1 // TILE
+                if (i1 - i0 + 1) * (j1 - j0 + 1) > MANY:
+                    counts[chunk, tiles + n] += 1
+                    continue
+                for i in range(i0, i1 + 1):
+                    for j in range(j0, j1 + 1):
+                        counts[chunk, (n * down + i) * across + j] += 1
+            item += count
+    keep_alive((chosen, found))
 
 
 @kernel()
@@ -444,160 +476,154 @@ def draw(
     """The nearest triangle at every sample of tiles, and what is written of it."""
     images, height, width = ids.shape
     across, down = -(-width // TILE), -(-height // TILE)
-    cells = np.empty((TILE, 4, WIDE))
-    held, kept = np.full(HELD, -1, np.int32), np.empty((HELD, 4, 3))
+    cells, listed = np.empty((TILE, 4, WIDE)), np.empty(LANES, np.int32)
+    boxes, ends = np.empty((4, LANES), np.int64), np.empty((4, LANES))
+    lines = np.empty((4, 3, LANES))
+    held, places = np.empty(HELD, np.int32), np.empty(HELD, np.int16)
+    begins, seen_by = np.empty(TILE * TILE + 1, np.int16), np.empty(TILE * TILE, np.int16)
+    shown = np.empty(TILE * TILE + LANES, np.int32)
+    kept = np.empty((TILE * TILE + LANES, PLANES, 4))
     sloped = derivatives.shape[3] > 0
     wide, high = 1.0 / width, 1.0 / height
+    points, corners, found = pointer(pos), pointer(tri), pointer(kept)
     for tile in range(start, stop):
         n, place = tile // (across * down), tile % (across * down)
         top, left = place // across * TILE, place % across * TILE
-        held[:] = -1
         bottom, right = min(top + TILE, height), min(left + TILE, width)
+        large = images * across * down + n
+        if starts[tile] == starts[tile + 1] and starts[large] == starts[large + 1]:
+            for i in range(top, bottom):
+                ids[n, i, left:right] = -1
+                if len(depths):
+                    depths[n, i, left:right] = math.inf
+                if len(rast):
+                    rast[n, i, left:right] = 0.0
+                if len(rast) and sloped:
+                    derivatives[n, i, left:right] = 0.0
+            continue
         # Of each sample the nearest depth and its triangle, and those behind which is drawn.
-        cells[:, 0], cells[:, 1], cells[:, 2], cells[:, 3] = 1.0, math.inf, -1.0, -1.0
+        cells[:, 0], cells[:, 1] = 1.0, math.inf
         if floor is not None:
+            cells[:, 2], cells[:, 3] = -1.0, -1.0
             cells[: bottom - top, 2, : right - left] = floor[n, top:bottom, left:right]
             cells[: bottom - top, 3, : right - left] = floor_ids[n, top:bottom, left:right]
-        for bin in (tile, images * across * down + n):
-            for k in range(starts[bin], starts[bin + 1]):
-                item = lists[k]
-                i0, i1 = max(box[item, 0], top), min(box[item, 1] + 1, bottom)
-                j0, j1 = max(box[item, 2], left), min(box[item, 3] + 1, right)
-                if i0 >= i1 or j0 >= j1:
-                    continue
-                t = first[n] + item - offsets[n]
-                a, b, c = corners_of(pos, tri, base[n], t)
-                a, b, c, scaled, (p0, q0, r0), (p1, q1, r1), (p2, q2, r2) = edges(
-                    a, b, c, height, width
-                )
-                f = 1.0 / scaled
-                pz = (a[2] * p0 + b[2] * p1 + c[2] * p2) * f
-                qz = (a[2] * q0 + b[2] * q1 + c[2] * q2) * f
-                rz = (a[2] * r0 + b[2] * r1 + c[2] * r2) * f
-                x0, x1 = np.float64(2 * j0 + 1 - width), np.float64(2 * j1 - 1 - width)
-                y0, y1 = np.float64(2 * i0 + 1 - height), np.float64(2 * i1 - 1 - height)
-                if (
-                    p0 * (x1 if p0 > 0.0 else x0) + (q0 * (y1 if q0 > 0.0 else y0) + r0) < 0.0
-                    or p1 * (x1 if p1 > 0.0 else x0) + (q1 * (y1 if q1 > 0.0 else y0) + r1) < 0.0
-                    or p2 * (x1 if p2 > 0.0 else x0) + (q2 * (y1 if q2 > 0.0 else y0) + r2) < 0.0
-                ):
-                    continue
-                least = -int(owns(p0, q0)), -int(owns(p1, q1)), -int(owns(p2, q2))
-                slopes, number = (p0, p1, p2, pz), np.float64(t)
-                for j in range(j0, j1, LANES):
-                    x = np.float64(2 * j + 1 - width)
-                    for i in range(i0, i1):
-                        y = np.float64(2 * i + 1 - height)
-                        # A sum with +0 is not -0, so that bits compare as the numbers do.
-                        rows = q0 * y + r0 + 0.0, q1 * y + r1 + 0.0, q2 * y + r2 + 0.0, qz * y + rz
-                        place = (i - top) * (4 * WIDE) + j - left
-                        if floor is None:
-                            _nearer(cells, place, x, slopes, rows, least, number)
-                        else:
-                            _next(cells, place, x, slopes, rows, least, number)
+        for bin in (tile, large):
+            k, last = starts[bin], starts[bin + 1]
+            while k < last:
+                count = 0
+                while k < last and count < LANES:
+                    item = lists[k]
+                    k += 1
+                    i0, i1 = max(box[item, 0], top), min(box[item, 1] + 1, bottom)
+                    j0, j1 = max(box[item, 2], left), min(box[item, 3] + 1, right)
+                    if i0 >= i1 or j0 >= j1:
+                        continue
+                    listed[count] = first[n] + item - offsets[n]
+                    boxes[0, count], boxes[1, count] = i0, i1
+                    boxes[2, count], boxes[3, count] = j0, j1
+                    ends[0, count], ends[1, count] = 2 * j0 + 1 - width, 2 * j1 - 1 - width
+                    ends[2, count], ends[3, count] = 2 * i0 + 1 - height, 2 * i1 - 1 - height
+                    count += 1
+                if count == 0:
+                    break
+                listed[count:] = listed[0]
+                bits = sides(
+                    points, corners, pointer(listed), base[n], float(height), float(width),
+                    pointer(ends), pointer(lines),
+                )  # fmt: skip
+                for m in range(count):
+                    if bits >> m & 1:
+                        continue
+                    i0, i1, j0, j1 = boxes[0, m], boxes[1, m], boxes[2, m], boxes[3, m]
+                    q0, r0, q1, r1 = lines[0, 1, m], lines[0, 2, m], lines[1, 1, m], lines[1, 2, m]
+                    q2, r2, qz, rz = lines[2, 1, m], lines[2, 2, m], lines[3, 1, m], lines[3, 2, m]
+                    least = (
+                        -(bits >> (LANES + m) & 1), -(bits >> (2 * LANES + m) & 1),
+                        -(bits >> (3 * LANES + m) & 1),
+                    )  # fmt: skip
+                    slopes = lines[0, 0, m], lines[1, 0, m], lines[2, 0, m], lines[3, 0, m]
+                    number = np.float64(listed[m])
+                    for j in range(j0, j1, LANES):
+                        x = np.float64(2 * j + 1 - width)
+                        for i in range(i0, i1):
+                            y = np.float64(2 * i + 1 - height)
+                            # A sum with +0 is not -0, so that bits compare as the numbers do.
+                            rows = (
+                                q0 * y + r0 + 0.0, q1 * y + r1 + 0.0, q2 * y + r2 + 0.0,
+                                qz * y + rz,
+                            )  # fmt: skip
+                            place = (i - top) * (4 * WIDE) + j - left
+                            if floor is None:
+                                _nearer(cells, place, x, slopes, rows, least, number)
+                            else:
+                                _next(cells, place, x, slopes, rows, least, number)
+        # Runs of samples side by side that see one triangle, whose planes are found once or more.
+        runs, count, held[:] = 0, 0, -1
         for i in range(top, bottom):
-            last = np.int32(-1)
-            y = np.float64(2 * i + 1 - height)
-            for j in range(left, right):
-                nearest = cells[i - top, 1, j - left]
-                t = np.int32(nearest) if nearest < math.inf else np.int32(-1)
-                ids[n, i, j] = t
-                if len(depths):
-                    depths[n, i, j] = cells[i - top, 0, j - left] if t >= 0 else math.inf
-                if not len(rast):
-                    continue
-                if t < 0:
-                    for m in range(4):
-                        rast[n, i, j, m] = 0.0
-                        if sloped:
-                            derivatives[n, i, j, m] = 0.0
-                    continue
-                if t != last:
-                    last, slot = t, t % HELD
-                    if held[slot] != t:
-                        held[slot] = t
-                        a, b, c = corners_of(pos, tri, base[n], t)
-                        planes = _planes_of(a, b, c, wide, high)
-                        for m in range(4):
-                            kept[slot, m, 0], kept[slot, m, 1], kept[slot, m, 2] = planes[m]
-                    planes = (
-                        (kept[slot, 0, 0], kept[slot, 0, 1], kept[slot, 0, 2]),
-                        (kept[slot, 1, 0], kept[slot, 1, 1], kept[slot, 1, 2]),
-                        (kept[slot, 2, 0], kept[slot, 2, 1], kept[slot, 2, 2]),
-                        (kept[slot, 3, 0], kept[slot, 3, 1], kept[slot, 3, 2]),
-                    )
-                (u, v, z), (ux, uy, vx, vy) = _seen_at(planes, np.float64(2 * j + 1 - width), y)
-                rast[n, i, j, 0], rast[n, i, j, 1], rast[n, i, j, 2] = u, v, z
-                rast[n, i, j, 3] = t + 1
+            place, at = (i - top) * (4 * WIDE) + WIDE, (n * height + i) * width
+            for j in range(left, right, LANES):
+                bits = changes(
+                    pointer(cells), place + j - left, pointer(ids), at + j, min(LANES, right - j)
+                )
+                if j == left:
+                    bits |= 1
+                while bits:
+                    k = j + lowest(bits)
+                    bits &= bits - 1
+                    t, plane = ids[n, i, k], 0
+                    if t >= 0:
+                        slot = t % HELD
+                        if held[slot] != t:
+                            held[slot], shown[count] = t, t
+                            count += 1
+                            places[slot] = count
+                        plane = places[slot]
+                    begins[runs], seen_by[runs] = (i - top) * TILE + k - left, plane
+                    runs += 1
+        if len(depths):
+            for i in range(top, bottom):
+                for j in range(left, right):
+                    away = ids[n, i, j] < 0
+                    depths[n, i, j] = math.inf if away else cells[i - top, 0, j - left]
+        if not len(rast):
+            continue
+        shown[count : count + LANES] = shown[0]
+        for k in range(0, count, LANES):
+            planes(
+                points, corners, shifted(pointer(shown), k), base[n], wide, high, found,
+                (k + 1) * (4 * PLANES),
+            )  # fmt: skip
+        begins[runs] = TILE * TILE
+        for m in range(runs):
+            i, j0 = top + begins[m] // TILE, left + begins[m] % TILE
+            j1 = min(right, j0 + begins[m + 1] - begins[m])
+            at, plane = 4 * ((n * height + i) * width + j0), seen_by[m] * (4 * PLANES)
+            y, number = np.float64(2 * i + 1 - height), np.float64(ids[n, i, j0] + 1)
+            if plane == 0:
+                for k in range(at, at + 4 * (j1 - j0), 4):
+                    blank(pointer(rast), k)
+                    if sloped:
+                        blank(pointer(derivatives), k)
+                continue
+            for j in range(j0, j1):
+                x = np.float64(2 * j + 1 - width)
                 if sloped:
-                    derivatives[n, i, j, 0], derivatives[n, i, j, 1] = ux, uy
-                    derivatives[n, i, j, 2], derivatives[n, i, j, 3] = vx, vy
+                    seen_with_slopes(
+                        found, plane, x, y, number, pointer(rast), pointer(derivatives), at
+                    )
+                else:
+                    seen(found, plane, x, y, number, pointer(rast), at)
+                at += 4
+    keep_alive((listed, ends, lines, shown, kept))
 
 
 @inner()
-def _raised(sums, share, vector):
-    """A sum with a share of a vector."""
-    return (
-        sums[0] + share * vector[0], sums[1] + share * vector[1], sums[2] + share * vector[2],
-        sums[3] + share * vector[3],
-    )  # fmt: skip
-
-
-@inner()
-def _of_corner(products, edges, depths):
-    """The gradient of a corner from those that its shares had of the edge functions and depths."""
-    e0, e1, e2, f = products
-    p, q, r, of_z, of_w = edges[0] * f, edges[1] * f, edges[2] * f, depths[0], depths[1]
-    return (
-        -(e0[0] * p + e1[0] * q + e2[0] * r), -(e0[1] * p + e1[1] * q + e2[1] * r), of_z,
-        -(e0[2] * p + e1[2] * q + e2[2] * r) - of_w,
-    )  # fmt: skip
-
-
-@inner(forceinline=True)
-def _of_run(a, b, c, products, n, i, first, stop, of_rast):
-    """The gradients of the corners from the pixels first .. stop - 1 of a row.
-
-    As by `of_positions` without slopes, but that what is linear is done once for all pixels.
-    """
-    height, width = of_rast.shape[1:3]
-    e0, e1, e2, f = products
-    y, wide = (2 * i + 1 - height) / height, 1.0 / width
-    r0, r1, r2 = e0[1] * y + e0[2], e1[1] * y + e1[2], e2[1] * y + e2[2]
-    ap = aq = ar = bp = bq = br = cp = cq = cr = az = aw = bz = bw = cz = cw = 0.0
-    for j in range(first, stop):
-        x = (2 * j + 1 - width) * wide
-        u, v, r = e0[0] * x + r0, e1[0] * x + r1, e2[0] * x + r2
-        total = u + v + r
-        g = 1.0 / total
-        u, v, r = u * g, v * g, r * g
-        p, q, s = np.float64(of_rast[n, i, j, 0]), np.float64(of_rast[n, i, j, 1]), 0.0
-        gz = np.float64(of_rast[n, i, j, 2])
-        if gz != 0.0:  # as it seldom is
-            near = total * f
-            z = (a[2] * u + b[2] * v + c[2] * r) * near
-            gz *= near
-            p, q, s = p + gz * (a[2] - z * a[3]), q + gz * (b[2] - z * b[3]), gz * (c[2] - z * c[3])
-            az, bz, cz = az + gz * u, bz + gz * v, cz + gz * r
-            gz *= z
-            aw, bw, cw = aw + gz * u, bw + gz * v, cw + gz * r
-        mean = p * u + q * v + s * r
-        p, q, s = p - mean, q - mean, s - mean
-        ap, aq, ar = ap + u * p, aq + u * q, ar + u * s
-        bp, bq, br = bp + v * p, bq + v * q, br + v * s
-        cp, cq, cr = cp + r * p, cq + r * q, cr + r * s
-    return (
-        _of_corner(products, (ap, aq, ar), (az, aw)), _of_corner(products, (bp, bq, br), (bz, bw)),
-        _of_corner(products, (cp, cq, cr), (cz, cw)),
-    )  # fmt: skip
-
-
-@inner()
-def _of_sloped_run(a, b, c, products, n, i, first, stop, of_rast, of_derivatives):
-    """The same with gradients of derivatives."""
+def _add_sloped_run(pos, a, b, c, n, i, first, stop, of_rast, of_derivatives, sums, places):
+    """Add what pixels first .. stop - 1 of a row give to the corners, also by their derivatives."""
     height, width = of_rast.shape[1:3]
     y, wide, high = (2 * i + 1 - height) / height, 2.0 / width, 2.0 / height
-    of_a = of_b = of_c = 0.0, 0.0, 0.0, 0.0
+    a, b, c = corner(pos, a), corner(pos, b), corner(pos, c)
+    products = _products_of(a, b, c)
     for j in range(first, stop):
         slopes = (
             of_derivatives[n, i, j, 0] * wide, of_derivatives[n, i, j, 1] * high,
@@ -608,45 +634,80 @@ def _of_sloped_run(a, b, c, products, n, i, first, stop, of_rast, of_derivatives
             np.float64(of_rast[n, i, j, 1]), np.float64(of_rast[n, i, j, 2]), slopes,
         )  # fmt: skip
         da, db, dc = _of_corners(a, b, c, vector, shares, of_products)
-        of_a, of_b, of_c = _raised(of_a, 1.0, da), _raised(of_b, 1.0, db), _raised(of_c, 1.0, dc)
-    return of_a, of_b, of_c
+        for m in range(4):
+            sums[places[0] + m] += da[m]
+            sums[places[1] + m] += db[m]
+            sums[places[2] + m] += dc[m]
 
 
 @kernel()
 def rasterize_backward(
     pos, tri, base, vertices, ids, of_rast, of_derivatives, sums, start, stop
 ):  # fmt: skip
-    """The gradients of the vertices start .. stop - 1.
+    """The gradients of the vertices start .. stop - 1; of sums, the last row counts for nothing.
 
-    Pixels side by side that see the same triangle are summed up before they are added.
+    The pixels of a tile that see the same triangle are summed up before they are added.
     """
     images, height, width = ids.shape
-    for n in range(images):
+    points, given, to = pointer(pos), pointer(of_rast), pointer(sums)
+    parts, of_faces = np.empty((TILE * TILE, SUMS, 4)), np.empty(TILE * TILE)
+    corners = np.empty((TILE * TILE, 3), np.int64)
+    held, places = np.empty(HELD, np.int32), np.empty(HELD, np.int64)
+    found, elsewhere = pointer(parts), 4 * (len(sums) - 1)
+    across, down = -(-width // TILE), -(-height // TILE)
+    for tile in range(images * across * down):
+        n, place = tile // (across * down), tile % (across * down)
         if base[n] >= stop or base[n] + vertices <= start:
             continue
-        for i in range(height):
-            j = 0
-            while j < width:
-                t, first = ids[n, i, j], j
-                while j < width and ids[n, i, j] == t:
+        top, left = place // across * TILE, place % across * TILE
+        right = min(left + TILE, width)
+        count, held[:] = 0, -1
+        for i in range(top, min(top + TILE, height)):
+            y, begin = (2 * i + 1 - height) / height, (n * height + i) * width
+            seen, j = shifted(pointer(ids), begin), left
+            while j < right:
+                t, first = np.int64(seen[j]), j
+                while j < right and seen[j] == t:
                     j += 1
                 if t < 0:
                     continue
-                u, v, w = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
-                if not (start <= u < stop or start <= v < stop or start <= w < stop):
-                    continue
-                a, b, c = corner(pos, u), corner(pos, v), corner(pos, w)
-                products = _products_of(a, b, c)
-                if of_derivatives is None:
-                    found = _of_run(a, b, c, products, n, i, first, j, of_rast)
-                else:
-                    found = _of_sloped_run(
-                        a, b, c, products, n, i, first, j, of_rast, of_derivatives
+                slot = t % HELD
+                if held[slot] != t:
+                    u, v, w = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
+                    to_u = 4 * u if start <= u < stop else elsewhere
+                    to_v = 4 * v if start <= v < stop else elsewhere
+                    to_w = 4 * w if start <= w < stop else elsewhere
+                    held[slot], places[slot] = t, -1
+                    if to_u == elsewhere and to_v == elsewhere and to_w == elsewhere:
+                        continue
+                    places[slot] = count
+                    corners[count, 0], corners[count, 1], corners[count, 2] = to_u, to_v, to_w
+                    of_faces[count] = begin_sums(
+                        points, 4 * u, 4 * v, 4 * w, found, count * (4 * SUMS)
                     )
-                for m in range(4):
-                    if start <= u < stop:
-                        sums[u, m] += found[0][m]
-                    if start <= v < stop:
-                        sums[v, m] += found[1][m]
-                    if start <= w < stop:
-                        sums[w, m] += found[2][m]
+                    count += 1
+                k = places[slot]
+                if k < 0:
+                    continue
+                if of_derivatives is not None:
+                    u, v, w = base[n] + tri[t, 0], base[n] + tri[t, 1], base[n] + tri[t, 2]
+                    _add_sloped_run(
+                        pos, u, v, w, n, i, first, j, of_rast, of_derivatives, to,
+                        (corners[k, 0], corners[k, 1], corners[k, 2]),
+                    )  # fmt: skip
+                    continue
+                f, own, at = of_faces[k], k * (4 * SUMS), 4 * (begin + first)
+                for m in range(first, j):
+                    x = (2 * m + 1 - width) / width
+                    if given[at + 2] == 0.0:
+                        add_pixel(found, own, x, y, f, given, at)
+                    else:
+                        add_deep_pixel(found, own, x, y, f, given, at)
+                    at += 4
+        if of_derivatives is None:
+            for k in range(count):
+                end_sums(
+                    found, k * (4 * SUMS), of_faces[k], to, corners[k, 0], corners[k, 1],
+                    corners[k, 2],
+                )  # fmt: skip
+    keep_alive((parts,))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gendr.kernels.numba.compilation import inner, kernel
 
-__all__ = ["linked"]
+__all__ = ["crossings", "linked"]
 
 
 def linked(tri: Tensor) -> Tensor:
@@ -21,6 +21,35 @@ def linked(tri: Tensor) -> Tensor:
     if len(tri):
         link(tri.numpy(), int(tri.max()) + 1, uses.numpy())
     return uses
+
+
+def crossings(tri: Tensor, uses: Tensor) -> Tensor:
+    """What lies on both sides of every edge, [E, 2] int32: a half-edge, and what is beyond it.
+
+    That is u + 1 for the triangle u, -1 - u if it turns the other way round, and 0 where there is
+    none, or more than one.
+    """
+    found = torch.empty(3 * len(tri), 2, dtype=torch.int32, device="cpu")
+    count = cross_over(tri.numpy(), uses.numpy(), found.numpy())
+    return found[:count].clone()
+
+
+@kernel()
+def cross_over(tri, uses, found):
+    """Write what lies on both sides of edges; returns how many there are."""
+    count = 0
+    for h in range(len(uses)):
+        use = np.int64(uses[h])
+        if use < h:  # around an edge they rise once at least
+            continue
+        beyond = 0
+        if use != h and uses[use] == h:
+            beyond = use // 3 + 1
+            if tri[use // 3, (use + 1) % 3] == tri[h // 3, (h + 1) % 3]:
+                beyond = -beyond
+        found[count, 0], found[count, 1] = h, beyond
+        count += 1
+    return count
 
 
 @kernel()
