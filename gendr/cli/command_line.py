@@ -42,21 +42,13 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """One line on stderr, and the end."""
+        """One line on stderr, and the end; of files that are too many it names a few."""
+        _, told, rest = message.partition("unrecognized arguments: ")
+        if told and any(os.path.isfile(word) for word in rest.split()):  # as of photos/*.jpg
+            several = "of several files give the folder that holds them"
+            message = f"{told}{first_few(rest.split())}; {several}"
         say(self.prog, f"error: {' '.join(message.split())}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
-
-    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # which is overloaded
-        self, args: Any = None, namespace: Any = None
-    ) -> Any:
-        """Read all arguments; of files that are too many, as of photos/*.jpg, it names a few."""
-        found, rest = self.parse_known_args(args, namespace)
-        if rest:
-            files = any(os.path.isfile(text) for text in rest)
-            said = first_few(rest) if files else " ".join(rest)
-            several = "; of several files give the folder that holds them" if files else ""
-            self.error(f"unrecognized arguments: {said}{several}")
-        return found
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse what is none of the choices, as argparse does, but name the nearest of them."""
