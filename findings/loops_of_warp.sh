@@ -3,8 +3,8 @@
 # rounds is an argument of the kernel.
 # Expected: the derivative: of three squarings of x, x⁸, 8 x⁷ = 15.59 at 1.1; of three products, 3 x².
 # Seen: 30.38 and 4.04, without a word: the way back reads the variable as it was after the last round.
-#   With `range(3)`, which is unrolled, both are right. The manual (Differentiability, dynamic loops)
-#   says that such loops are not supported; neither compiling nor running says so.
+#   With `range(3)`, which is unrolled, it is right. The manual names dynamic loops among the limits of
+#   differentiability; neither compiling nor running says a word.
 # Who meets it: iterations of a solver, alignments and marching of rays in a kernel.
 . "$(dirname "$0")/environment"
 packages warp-lang==1.19.0 numpy==2.4.6
