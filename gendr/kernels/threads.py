@@ -28,6 +28,10 @@ _has_run, _crowded = False, Lock()  # a long kernel, of late; held by the thread
 # Seconds that a long kernel takes at least. Where another thread turns round on a core, one that
 # wakes has the core at once, and shares it only after a millisecond or some.
 _LONG = 1e-3
+# Seconds of long kernels, of which half are forgotten in so many, from which on it pays: about a
+# quarter of the time. Of short ones some are long by chance.
+_ENOUGH, _HALF = 0.02, 0.05
+_spent, _ended = 0.0, 0.0  # seconds of long kernels, and when the last one ended
 _QUIET = 0.5  # seconds without long kernels, after which torch has OpenMP to itself
 if hasattr(os, "register_at_fork"):  # Windows has no forks
     os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive one
@@ -129,7 +133,7 @@ def run(
         alone: whether this thread does all of it: waking another one takes about 0.1 ms.
         most: threads that do it, at most.
     """
-    global _has_run
+    global _has_run, _spent, _ended
     if units == 0:
         return
     alone = alone or units == 1 or most == 1 or getattr(_here, "alone", False)
@@ -164,10 +168,13 @@ def run(
         # What is cancelled stays in the pool's queue until a helper is free, as it is not while it
         # runs what calls this; it must not hold arrays that long.
         args = ()
-        if time.perf_counter() - begun > _LONG:
-            _has_run = True
-            if (openmp := _openmp()) is not None and _crowded.acquire(blocking=False):
-                Thread(target=_crowd, args=(openmp,), name="gendr-crowd", daemon=True).start()
+        if (now := time.perf_counter()) - begun > _LONG:
+            _spent = _spent * 0.5 ** ((now - _ended) / _HALF) + now - begun
+            _ended = now
+            if _spent > _ENOUGH:
+                _has_run = True
+                if (openmp := _openmp()) is not None and _crowded.acquire(blocking=False):
+                    Thread(target=_crowd, args=(openmp,), name="gendr-crowd", daemon=True).start()
 
 
 def mapped(
