@@ -3,9 +3,10 @@
     python benchmarks/inner_loops.py [--docs]
 
 Instructions are counted in the assembly of each loop over pairs (a pixel and a face), compiled for
-this machine. The limit is what they take if each is as fast as the fused multiply-adds of a float64
-matrix product, which are measured in the same run. All on one thread, in processor time, the least
-of many runs. --docs writes the tables into docs/results/speed.md.
+this machine: those of tiles in float32, which most renderers take, and of rows in float64. The
+limit is what they take if each is as fast as the fused multiply-adds of a float64 matrix product,
+which are measured in the same run. The steps are those of tiles. All on one thread, in processor
+time, the least of many runs. --docs writes the tables into docs/results/speed.md.
 """
 
 # Numba compiles the functions that call intrinsics.
@@ -42,8 +43,10 @@ from gendr.kernels.numba.calls import (
     call_generator,
     call_weight,
     pointer,
+    shifted,
 )
-from gendr.rendering.backends.cpu import backend, kernels
+from gendr.kernels.numba.vectors import SINGLES
+from gendr.rendering.backends.cpu import backend, kernels, tile_kernels
 from gendr.tnorms import numba as families
 from lab.pages import fill, table
 
@@ -59,6 +62,7 @@ class Loop(NamedTuple):
         name: what it computes.
         passes: in which it is run: forward, backward.
         outputs: arrays that it fills.
+        size: bytes of a number.
         assembly: of what holds it.
         run: does all pairs, many times.
     """
@@ -66,6 +70,7 @@ class Loop(NamedTuple):
     name: str
     passes: tuple[int, int]
     outputs: int
+    size: int
     assembly: str
     run: Callable[[], object]
 
@@ -82,6 +87,24 @@ def _slopes(points: Any, corners: Any) -> None:
     edges = kernels.face_edges(corners, 0, 1.0)
     for _ in range(REPEATS):
         kernels._measure(pointer(points), 0, PAIRS, edges, False, True)
+
+
+@njit
+def _tile_distances(tiles: Any, faces: Any, columns: Any) -> None:
+    for _ in range(REPEATS):
+        for k in range(PAIRS // SINGLES):
+            tile = shifted(pointer(tiles), tile_kernels.OF_TILE * k)
+            face = shifted(pointer(faces), tile_kernels.OF_FACE * k)
+            tile_kernels.measure_three(k * SINGLES, tile, face, pointer(columns))
+
+
+@njit
+def _tile_slopes(tiles: Any, faces: Any, columns: Any) -> None:
+    for _ in range(REPEATS):
+        for k in range(PAIRS // SINGLES):
+            tile = shifted(pointer(tiles), tile_kernels.OF_TILE * k)
+            face = shifted(pointer(faces), tile_kernels.OF_FACE * k)
+            tile_kernels.slopes_three(k * SINGLES, tile, face, pointer(columns))
 
 
 @njit
@@ -108,41 +131,51 @@ def _weight(address: int, a: Any, s: Any, w: Any) -> None:
         call_weight(address, pointer(a), pointer(s), pointer(a), pointer(s), PAIRS, 0.0, pointer(w))
 
 
-def loops() -> list[Loop]:
+def loops(dtype: type[np.floating[Any]]) -> list[Loop]:
     """Those of a distribution and a family that the benchmarks take, and of distances."""
-    random = np.random.default_rng(0)
-    points = np.zeros(kernels._POINTS)
-    points[: 2 * kernels.STRIDE] = random.uniform(-1, 1, 2 * kernels.STRIDE)
-    corners = random.uniform(-0.5, 0.5, (1, 3, 2))
-    z, a, s, out = random.normal(0, 4, PAIRS), np.zeros(PAIRS), np.zeros(PAIRS), np.zeros(PAIRS)
+    random, size = np.random.default_rng(0), np.dtype(dtype).itemsize
+    z = random.normal(0, 4, PAIRS).astype(dtype)
+    a, s, out = (np.zeros(PAIRS, dtype) for _ in range(3))
+    if dtype is np.float32:
+        tiles = PAIRS // SINGLES
+        lengths = tiles * tile_kernels.OF_TILE, tiles * tile_kernels.OF_FACE, tile_kernels.COLUMNS
+        given = tuple(random.uniform(-1, 1, n).astype(dtype) for n in lengths)
+        distances, of = (_tile_distances, _tile_slopes), "single_loop"
+    else:
+        points = np.zeros(kernels._POINTS)
+        points[: 2 * kernels.STRIDE] = random.uniform(-1, 1, 2 * kernels.STRIDE)
+        given = points, random.uniform(-0.5, 0.5, (1, 3, 2))
+        distances, of = (_distances, _slopes), "loop"
     found: list[Loop] = []
     for name, passes, outputs, function in (
-        ("distance to three edges", (1, 0), 1, _distances),
-        ("distance, gap, foot and edge", (0, 1), 5, _slopes),
+        ("distance to three edges", (1, 0), 1, distances[0]),
+        ("distance, gap, foot and edge", (0, 1), 5, distances[1]),
     ):
-        function(points, corners)
+        function(*given)
         held = "".join(function.inspect_asm().values())
         found.append(
-            Loop(name, passes, outputs, held, lambda function=function: function(points, corners))
+            Loop(name, passes, outputs, size, held, lambda function=function: function(*given))
         )
+    law, family = getattr(distributions, of), getattr(families, of)
     for name, passes, outputs, loop, function, arrays in (
-        (f"cdf and 1 - cdf of `{DIST}`", (1, 0), 2, distributions.loop(DIST, "tails"), _tails,
-         (z, a, s)),
-        (f"the same and pdf of `{DIST}`", (0, 1), 3, distributions.loop(DIST, distributions.BOTH),
+        (f"cdf and 1 - cdf of `{DIST}`", (1, 0), 2, law(DIST, "tails"), _tails, (z, a, s)),
+        (f"the same and pdf of `{DIST}`", (0, 1), 3, law(DIST, distributions.BOTH),
          _tails_and_density, (z, a, s, out)),
-        (f"generator of `{FAMILY}`", (1, 0), 1, families.loop(FAMILY, "generator"), _generator,
+        (f"generator of `{FAMILY}`", (1, 0), 1, family(FAMILY, "generator"), _generator,
          (a, s, out)),
-        (f"weight of `{FAMILY}`", (0, 1), 1, families.loop(FAMILY, "weight"), _weight, (a, s, out)),
+        (f"weight of `{FAMILY}`", (0, 1), 1, family(FAMILY, "weight"), _weight, (a, s, out)),
     ):  # fmt: skip
-        given = loop.address, *arrays
+        pair = loop.address, *arrays
         held = loop._library.get_asm_str()
-        found.append(Loop(name, passes, outputs, held, lambda f=function, given=given: f(*given)))
+        found.append(
+            Loop(name, passes, outputs, size, held, lambda f=function, pair=pair: f(*pair))
+        )
     return found
 
 
-def counted(assembly: str, outputs: int) -> tuple[int, int]:
-    """Instructions of a round of the longest loop in vectors, and its pairs."""
-    best = 0, 1
+def counted(assembly: str, outputs: int, size: int) -> tuple[int, int, int]:
+    """Instructions of a round of the longest loop in vectors, its pairs, and bytes of a vector."""
+    best = 0, 1, 32
     for label, body in re.findall(
         r"^(\.LBB\w+):\n((?:(?!\.LBB).*\n)*?)(?=\.LBB|\Z)", assembly, re.M
     ):
@@ -151,9 +184,9 @@ def counted(assembly: str, outputs: int) -> tuple[int, int]:
             continue
         lines = [x for x in body[: end.end()].splitlines() if re.match(r"\t[a-z]", x)]
         stores = [re.match(r"\tvmov[au]p[ds]\t%([xyz])mm\d+, (?!.*%rsp).*\)$", x) for x in lines]
-        widths = [{"x": 2, "y": 4, "z": 8}[x[1]] for x in stores if x]
-        if len(lines) > best[0] and sum(widths) >= outputs:
-            best = len(lines), sum(widths) // outputs
+        widths = [{"x": 16, "y": 32, "z": 64}[x[1]] for x in stores if x]
+        if len(lines) > best[0] and sum(widths) >= outputs * size:
+            best = len(lines), sum(widths) // (outputs * size), max(widths)
     return best
 
 
@@ -169,13 +202,14 @@ def seconds(run: Callable[[], object], times: int) -> float:
 
 
 def pairs_of(case: str) -> int:
-    """About how many pairs a step has: those in the spans of rows."""
+    """About how many pairs a step has: those in the spans of rows, of which tiles have more."""
     whole, found = backend.tables_of, list[int]()
 
     def spy(*args: Any) -> Any:
         tables = whole(*args)
+        wide = tables._replace(corners=tables.corners.astype(np.float64))
         counts = np.zeros(len(tables.images) * (len(tables.grid[1]) - kernels.LANES), np.int64)
-        kernels.count_rows(tuple(tables), counts, 0, len(counts))
+        kernels.count_rows(tuple(wide), counts, 0, len(counts))
         found.append(int(counts.sum()))
         return tables
 
@@ -199,18 +233,20 @@ def main() -> None:
     flops = 2 * 768**3 / seconds(lambda: square @ square, 30)
     rows: list[tuple[str, ...]] = []
     least, reached = [0.0, 0.0], [0.0, 0.0]
-    for loop in loops():
-        instructions, pairs = counted(loop.assembly, loop.outputs)
-        limit = instructions / pairs / (flops / (2 * min(pairs, 4 if pairs % 8 else 8)))
-        took = seconds(loop.run, 100) / REPEATS / PAIRS
-        for k in range(2):
-            least[k] += loop.passes[k] * limit
-            reached[k] += loop.passes[k] * took
-        rows.append(
-            (loop.name, "forward" if loop.passes[0] else "backward", f"{instructions} / {pairs}",
-             f"{instructions / pairs:.1f}", f"{1e-6 / took:,.0f}", f"{1e-6 / limit:,.0f}",
-             f"{limit / took:.0%}")
-        )  # fmt: skip
+    for dtype in (np.float32, np.float64):
+        for loop in loops(dtype):
+            instructions, pairs, vector = counted(loop.assembly, loop.outputs, loop.size)
+            limit = instructions / pairs / (flops / (2 * vector / 8))
+            took = seconds(loop.run, 100) / REPEATS / PAIRS
+            for k in range(2 if dtype is np.float32 else 0):
+                least[k] += loop.passes[k] * limit
+                reached[k] += loop.passes[k] * took
+            rows.append(
+                (f"{np.dtype(dtype).name}: {loop.name}",
+                 "forward" if loop.passes[0] else "backward", f"{instructions} / {pairs}",
+                 f"{instructions / pairs:.1f}", f"{1e-6 / took:,.0f}", f"{1e-6 / limit:,.0f}",
+                 f"{limit / took:.0%}")
+            )  # fmt: skip
     steps: list[tuple[str, ...]] = []
     for case in WIDE_CASES:
         pairs, step = pairs_of(case), seconds(CASES[case](), 12)

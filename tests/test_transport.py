@@ -70,6 +70,7 @@ def test_transforms():
     x.requires_grad_()
     assert_close(torch.func.grad(loss)(x.detach()), torch.autograd.grad(loss(x), x)[0])
     assert torch.autograd.gradcheck(loss, x, fast_mode=True)
+    assert torch.autograd.gradgradcheck(loss, x, fast_mode=True)
 
 
 def test_a_small_epsilon_is_the_exact_transport():

@@ -24,6 +24,7 @@ from typing_extensions import Self
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
+_PLAIN = Tensor, torch.nn.Parameter
 
 
 def constant(function: F) -> F:
@@ -490,10 +491,10 @@ def _in_dtype(result: Any, dtype: torch.dtype) -> Any:
     return result
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether an operator may be called past PyTorch's dispatcher: a tensor of no special kind."""
-    return (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and not is_traced()
-        and torch._C._len_torch_dispatch_stack() == 0  # nobody looks at every operator
-    )
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether operators may be called past PyTorch's dispatcher: tensors of no special kind."""
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN:
+            return False
+    # Nobody looks at every operator.
+    return not is_traced() and torch._C._len_torch_dispatch_stack() == 0

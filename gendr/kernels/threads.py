@@ -24,8 +24,11 @@ R = TypeVar("R")
 _own_threads: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
 _here = local()  # `alone` in a thread that takes no helpers away from others
-_has_run, _crowded = False, Lock()  # a kernel, of late; held by the thread that is in `_crowd`
-_QUIET = 0.5  # seconds without kernels, after which torch has OpenMP to itself
+_has_run, _crowded = False, Lock()  # a long kernel, of late; held by the thread in `_crowd`
+# Seconds that a long kernel takes at least. Where another thread turns round on a core, one that
+# wakes has the core at once, and shares it only after a millisecond or some.
+_LONG = 1e-3
+_QUIET = 0.5  # seconds without long kernels, after which torch has OpenMP to itself
 if hasattr(os, "register_at_fork"):  # Windows has no forks
     os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive one
 
@@ -87,13 +90,14 @@ def _openmp() -> ctypes.CDLL | None:
 
 
 def _crowd(openmp: ctypes.CDLL) -> None:
-    """Let torch's threads sleep while kernels work, until none has begun for some time.
+    """Let torch's threads sleep while long kernels work, until none has ended for some time.
 
     Threads of GNU's OpenMP wait for the next operator in a loop of 300,000 turns, 3 to 7 ms, in
     which a kernel's thread on the same core has half of it; of 100 turns, some microseconds, while
     there are more of them than cores. Here one starts, calls free(NULL) and sleeps: one too many
-    where torch has all cores. It ends with this thread, as torch alone is slower so: waking a
-    thread takes 10 microseconds. Intel's and LLVM's OpenMP do not count.
+    where torch has all cores. It ends with this thread, as torch alone is slower so, and torch
+    between short kernels: waking a thread takes 10 microseconds. Intel's and LLVM's OpenMP do not
+    count.
 
     Source: libgomp of GCC 13, `do_spin` in wait.h, `gomp_team_start` and `gomp_free_thread`.
     """
@@ -143,9 +147,7 @@ def run(
                 return
             kernel(*args, start, stop)
 
-    _has_run = True
-    if (openmp := _openmp()) is not None and _crowded.acquire(blocking=False):
-        Thread(target=_crowd, args=(openmp,), name="gendr-crowd", daemon=True).start()
+    begun = time.perf_counter()
     pool = _pools.get(threads)
     if pool is None:  # setdefault, as another thread may have made one meanwhile
         pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
@@ -162,6 +164,10 @@ def run(
         # What is cancelled stays in the pool's queue until a helper is free, as it is not while it
         # runs what calls this; it must not hold arrays that long.
         args = ()
+        if time.perf_counter() - begun > _LONG:
+            _has_run = True
+            if (openmp := _openmp()) is not None and _crowded.acquire(blocking=False):
+                Thread(target=_crowd, args=(openmp,), name="gendr-crowd", daemon=True).start()
 
 
 def mapped(

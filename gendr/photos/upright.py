@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import gaussian_filter1d
 
 __all__ = ["SIDES", "edges_of", "one_way", "upwards", "verticals"]
 
@@ -84,6 +83,8 @@ def edges_of(grey: Array, lens: Array, turn: Array) -> Array:
 
     Returns: [E, 3] in the world.
     """
+    from scipy.ndimage import gaussian_filter1d  # slow to import, and fits to meshes need none
+
     values = np.asarray(grey, float)
     x, y = (gaussian_filter1d(gaussian_filter1d(values, _BLUR, axis, order=1), _BLUR, 1 - axis)
             for axis in (1, 0))  # fmt: skip

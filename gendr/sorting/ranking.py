@@ -121,23 +121,21 @@ class RankingLoss(nn.Module, ABC):
 
     def _suits_kernel(self, scores: Tensor, target: Tensor, mask: Tensor | None) -> bool:
         """Whether the kernel takes these, which checks them then as the definition does."""
+        each = self._kernel == "levels"  # whether each entry has several scores
+        if not self._kernel or (mask is None and not each):  # operators are faster for all of them
+            return False
+        shape, dtype = target.shape, scores.dtype
         return (
-            self._kernel != ""
-            and scores.dtype in FLOATS
-            and target.dtype in (scores.dtype, torch.int64)
-            and scores.shape[: target.ndim] == target.shape
-            and scores.ndim == target.ndim + (self._kernel == "levels")
+            is_plain(scores, target, *(() if mask is None else (mask,)))
+            and dtype in FLOATS
+            and target.dtype in (dtype, torch.int64)
+            and (scores.shape[:-1] if each else scores.shape) == shape
+            and (mask is None or (mask.dtype is torch.bool and mask.shape == shape and mask.is_cpu))
             and scores.numel() > 0
-            and target.ndim > 0
+            and len(shape) > 0
             and not target.requires_grad
-            and is_plain(scores)
-            and is_plain(target)
-            and (
-                self._kernel == "levels"  # where all are present, operators of "tops" are faster
-                if mask is None
-                else is_plain(mask) and mask.dtype == torch.bool and mask.shape == target.shape
-            )
-            and all(x.is_cpu for x in (scores, target, mask) if x is not None)
+            and scores.is_cpu
+            and target.is_cpu
         )
 
     def _reference(

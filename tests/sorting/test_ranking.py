@@ -248,11 +248,12 @@ def test_kernels_of_losses_find_what_operators_do(loss, reduction):
     loss.reduction = reduction
     if isinstance(loss, OrdinalLoss):
         scores = scores[..., None] * torch.arange(1, 4)
-    for mask in (None, present):
+    for mask, times in ((None, 1), (present, 1), (present, 1500)):  # many are shared by threads
+        mask, x, y = (None if t is None else torch.cat([t] * times) for t in (mask, scores, grades))
         absent = torch.zeros(()).bool() if mask is None else ~mask
         absent = absent if scores.ndim == 3 else absent[..., None]
-        x = scores.masked_fill(absent, torch.inf).requires_grad_()
-        results = loss(x, grades, mask), loss(x, grades.int(), mask)  # no kernel takes int32
+        x = x.masked_fill(absent, torch.inf).requires_grad_()
+        results = loss(x, y, mask), loss(x, y.int(), mask)  # no kernel takes int32
         torch.testing.assert_close(*results)
         torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in results))
     large = torch.tensor([3e38, -3e38])

@@ -56,8 +56,7 @@ class Ranks(Projection):
         # Autograd gives back the result with its graph; projections by "l2" need none.
         ranks = _rows(saved[2].detach()) if entropic else rows
         blocks = ranks, *saved[:2], float(inputs[1]), entropic
-        _run(kernels.rank_gradients, rows, *blocks, to_x)
-        spread_nan(_rows(inputs[0]), to_x)
+        _run(kernels.rank_gradients, rows, _rows(inputs[0]), *blocks, to_x)
         return _like(grad, to_x)
 
 
@@ -83,7 +82,6 @@ class Values(Projection):
         kernels, _ = _compiled()
         to_x, rows = torch.empty_like(grad), (_rows(grad), _rows(inputs[0]))
         _run(kernels.value_gradients, *rows, *saved, entropic, _rows(to_x))
-        spread_nan(rows[1], _rows(to_x))
         return to_x
 
 

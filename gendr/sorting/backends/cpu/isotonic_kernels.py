@@ -146,11 +146,26 @@ def rank_rows(x, keys, order, steepness, entropic, ranks, starts, start, stop):
             ranks[row] = np.nan
 
 
+@inner()
+def _is_finite(x, row):
+    """Whether a row of x [rows, n] has neither NaN nor infinities."""
+    known = True
+    for i in range(x.shape[1]):
+        known &= x[row, i] - x[row, i] == 0.0
+    return known
+
+
 @kernel()
-def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, start, stop):
-    """Gradient of the soft ranks to x, given that to the ranks; all [rows, n]."""
+def rank_gradients(grad, x, ranks, order, starts, steepness, entropic, result, start, stop):
+    """Gradient of the soft ranks to x, given that to the ranks; all [rows, n].
+
+    That of a row with NaN or ±inf is NaN.
+    """
     n = grad.shape[1]
     for row in range(start, stop):
+        if not _is_finite(x, row):
+            result[row] = np.nan
+            continue
         f = 0
         while f < n:
             end, total, weight = f, 0.0, 0.0
@@ -209,9 +224,12 @@ def value_rows(x, keys, order, steepness, entropic, values, starts, start, stop)
 
 @kernel()
 def value_gradients(grad, x, order, starts, entropic, result, start, stop):
-    """Gradient of the soft sorted values to x, given that to the values; all [rows, n]."""
+    """Gradient of the soft sorted values to x, given that to the values; NaN as above."""
     n = grad.shape[1]
     for row in range(start, stop):
+        if not _is_finite(x, row):
+            result[row] = np.nan
+            continue
         f = 0
         while f < n:
             end, total = f, 0.0

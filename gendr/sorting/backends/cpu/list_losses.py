@@ -13,6 +13,7 @@ from gendr.kernels.threads import run
 
 _SHARED = 100_000  # with fewer scores, threads cost more than they save
 _EVERY = np.empty((0, 0), bool)
+_LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0)}
 
 
 def forward(
@@ -22,26 +23,32 @@ def forward(
     from gendr.sorting.backends.cpu import loss_kernels
 
     _, reduction, name = spec
-    batch, n = target.shape[:-1], target.shape[-1]
-    count = scores.shape[-1] if scores.ndim > target.ndim else 1
-    gradient = torch.empty_like(scores) if save else scores.new_empty(0)
+    shape, n = target.shape[:-1], target.shape[-1]
+    batch, mean = target.numel() // n, reduction == "mean"
+    count = scores.numel() // target.numel()
+    gradient = torch.empty_like(scores) if save else None
     target = target if target.dtype is scores.dtype else target.to(scores.dtype)
-    x, grads = (t.numpy().reshape(-1, n, count) for t in (scores, gradient))
-    wanted = target.numpy().reshape(-1, n)
-    known = _EVERY if mask is None else mask.numpy().reshape(-1, n)
-    found = np.empty((2, len(x)))
-    kernel = getattr(loss_kernels, name)
-    run(kernel, len(x), x, wanted, known, found, grads, alone=x.size < _SHARED)
-    total, lists = found.sum(1).tolist()
+    result = np.empty(batch if reduction == "none" else 1, _LIKE[scores.dtype].dtype)
+    if scores.numel() < _SHARED:
+        kernel = getattr(loss_kernels, f"every_{name}")
+        inside = 0 if mask is None else mask.data_ptr()
+        slopes = 0 if gradient is None else gradient.data_ptr()
+        given = scores.data_ptr(), target.data_ptr(), inside, slopes
+        total, weight = kernel(*given, batch, n, count, mean, result)
+    else:
+        x = scores.numpy().reshape(batch, n, count)
+        wanted = target.numpy().reshape(batch, n)
+        known = _EVERY if mask is None else mask.numpy().reshape(batch, n)
+        grads = x[:0] if gradient is None else gradient.numpy().reshape(batch, n, count)
+        found = np.empty((2, batch))
+        run(getattr(loss_kernels, name), batch, x, wanted, known, found, grads)
+        total, weight = loss_kernels.add_up(found, mean, result)
     if not math.isfinite(total):  # the definition tells what is wrong, or that nothing is
         from gendr.sorting.ranking import LOSSES
 
         LOSSES(None, spec, scores, target, mask)
-    weight = 1 / max(1.0, lists) if reduction == "mean" else 1.0
-    losses = found[0].reshape(batch) if reduction == "none" else total * weight
-    # By NumPy: torch would make it on its default device, and refuse what is beyond float32.
-    with np.errstate(over="ignore"):
-        result = torch.from_numpy(np.array(losses, x.dtype))
+    # Made by NumPy, as torch would make it on its default device.
+    result = torch.from_numpy(result.reshape(shape if reduction == "none" else ()))
     return (result,), (gradient, weight) if save else ()
 
 
@@ -53,7 +60,11 @@ def backward(
     gradient, weight = saved
     (grad,) = grads
     if grad.ndim == 0:  # a list of its own, or a reduction
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = gradient.numpy() * (grad.item() * weight)  # as small ones are faster by NumPy
-        return torch.from_numpy(scaled), None, None
+        from gendr.sorting.backends.cpu import loss_kernels
+
+        result = torch.empty_like(gradient)
+        places = gradient.data_ptr(), result.data_ptr()
+        factor = grad.item() * weight
+        loss_kernels.scale(*places, gradient.numel(), factor, _LIKE[gradient.dtype])
+        return result, None, None
     return gradient * grad.view(*grad.shape, *[1] * (gradient.ndim - grad.ndim)), None, None

@@ -10,13 +10,16 @@ be there get NaN.
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
 # pyright: basic, reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numba import carray
 
+from gendr.kernels.numba.calls import at
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import exp
 
@@ -126,3 +129,58 @@ def levels(scores, target, mask, found, gradient, start, stop):
                     gradient[row, i, k] = (p[i * count + k] - is_reached) / m
         found[0, row] = (total + math.log(product)) / max(m, 1)
         found[1, row] = 1.0 if m > 0 else 0.0
+
+
+@kernel()
+def add_up(found, mean, result):
+    """Reduce losses [2, B] to a result [1], or take them over into [B].
+
+    Returned are their sum, and what the gradient of each is multiplied by.
+    """
+    total, lists = 0.0, 0.0
+    for row in range(found.shape[1]):
+        total += found[0, row]
+        lists += found[1, row]
+    weight = 1.0 / max(lists, 1.0) if mean else 1.0
+    if len(result) == 1:
+        result[0] = total * weight
+    else:
+        result[:] = found[0]
+    return total, weight
+
+
+@inner()
+def _arrays(scores, target, mask, gradient, batch, n, count, dtype):
+    """Tensors by their addresses: of a mask and a gradient only if there are some."""
+    return (
+        carray(at(scores, dtype), (batch, n, count)),
+        carray(at(target, dtype), (batch, n)),
+        carray(at(mask, np.bool_), (batch if mask != 0 else 0, n)),
+        carray(at(gradient, dtype), (batch if gradient != 0 else 0, n, count)),
+    )
+
+
+@kernel()
+def every_tops(scores, target, mask, gradient, batch, n, count, mean, result):
+    """`tops` and `add_up` of all lists."""
+    found = np.empty((2, batch))
+    x, y, known, slopes = _arrays(scores, target, mask, gradient, batch, n, count, result.dtype)
+    tops(x, y, known, found, slopes, 0, batch)
+    return add_up(found, mean, result)
+
+
+@kernel()
+def every_levels(scores, target, mask, gradient, batch, n, count, mean, result):
+    """`levels` and `add_up` of all lists."""
+    found = np.empty((2, batch))
+    x, y, known, slopes = _arrays(scores, target, mask, gradient, batch, n, count, result.dtype)
+    levels(x, y, known, found, slopes, 0, batch)
+    return add_up(found, mean, result)
+
+
+@kernel()
+def scale(values, result, count, factor, like):
+    """Fill in the products of values with a factor, of the dtype of an array."""
+    x, y = carray(at(values, like.dtype), count), carray(at(result, like.dtype), count)
+    for i in range(count):
+        y[i] = x[i] * factor
