@@ -17,11 +17,12 @@ from gendr._common.arrays import read_arrays, write_arrays
 from gendr.jobs.loop import Progress, Tell
 from gendr.mesh import Mesh
 from gendr.photos.meshing.libigl import libigl
-from gendr.photos.scene.depth_maps import DepthSettings, find_depths
+from gendr.photos.scene.depth_maps import find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
 from gendr.photos.scene.model import Scene
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import Surface, SurfaceSettings, large_parts, reconstruct
+from gendr.photos.stereo.matching import StereoSettings
 
 __all__ = ["SceneSettings", "SceneSurface", "build", "points_file"]
 
@@ -48,7 +49,7 @@ class SceneSettings:
         finer: the surface is made of as many times more faces, or of `_MOST`, of which quadrics
             keep those that tell most; 1 makes it of few points at once, which is faster.
         box: two corners, relative to the origin of the scene, of what is made; None for all.
-        depth: see `DepthSettings`.
+        depth: see `StereoSettings`.
         fusion: see `FusionSettings`.
         surface: see `SurfaceSettings`.
     """
@@ -56,7 +57,7 @@ class SceneSettings:
     faces: int = 400_000
     finer: float = 4.0
     box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
-    depth: DepthSettings = field(default_factory=DepthSettings)
+    depth: StereoSettings = field(default_factory=StereoSettings)
     fusion: FusionSettings = field(default_factory=FusionSettings)
     surface: SurfaceSettings = field(default_factory=SurfaceSettings)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gendr.kernels.numba.compilation import kernel
+from gendr.photos.stereo.kernels import moved
 
 F = np.float32
 
@@ -65,11 +66,9 @@ def agree(
             hits[0, 0], hits[0, 1], hits[0, 2] = i, y, x
             for k in range(len(near)):
                 j = near[k]
-                z = a[k, 2, 0] * x + a[k, 2, 1] * y + a[k, 2, 2] + w * b[k, 2]
+                u, v, z = moved(a[k], b[k], x, y, w)
                 if z <= 0:
                     continue
-                u = (a[k, 0, 0] * x + a[k, 0, 1] * y + a[k, 0, 2] + w * b[k, 0]) / z
-                v = (a[k, 1, 0] * x + a[k, 1, 1] * y + a[k, 1, 2] + w * b[k, 1]) / z
                 if not (u > -0.5 and v > -0.5 and u < widths[j] - 0.5 and v < heights[j] - 0.5):
                     continue
                 inside += 1
@@ -78,18 +77,8 @@ def agree(
                 # The inverse depth of the point itself in the other photo is w / z.
                 if other <= 0 or abs(other * z / w - 1) > relative:
                     continue
-                zb = (
-                    back_a[k, 2, 0] * iu + back_a[k, 2, 1] * iv + back_a[k, 2, 2]
-                    + other * back_b[k, 2]
-                )  # fmt: skip
-                du = (
-                    back_a[k, 0, 0] * iu + back_a[k, 0, 1] * iv + back_a[k, 0, 2]
-                    + other * back_b[k, 0]
-                ) / zb - x  # fmt: skip
-                dv = (
-                    back_a[k, 1, 0] * iu + back_a[k, 1, 1] * iv + back_a[k, 1, 2]
-                    + other * back_b[k, 1]
-                ) / zb - y  # fmt: skip
+                du, dv, _ = moved(back_a[k], back_b[k], iu, iv, other)
+                du, dv = du - x, dv - y
                 # Its pixel is up to half of one of its own away.
                 if not du * du + dv * dv <= pixels * pixels:
                     continue

@@ -71,35 +71,39 @@ def test_patches_are_compared_with_what_lies_between_pixels():
     from numba import njit
     from scipy.ndimage import map_coordinates
 
-    from gendr.photos.fitting.shape.stereo_vectors import (
+    from gendr.photos.stereo.matching import packed
+    from gendr.photos.stereo.vectors import (
         FLAT,
         LANES,
         LIKE,
+        OUTSIDE,
         SAMPLES,
         SIDE,
         UNIT,
         compare,
-        compare_each,
         prepare,
     )  # fmt: skip
 
     rng, shape, stride = np.random.default_rng(0), (30, 40), 2
     photos = rng.uniform(-1, 1, (3, *shape))
     photos[0, :9, 28:] = 0.3  # no pattern
-    steps = np.rint((photos + 1) / UNIT).astype(np.uint32)
-    photos = steps * UNIT - 1
-    words = np.append(steps, np.uint32(0))
-    words[:-1].reshape(3, *shape)[:, :-1] |= steps[:, 1:] << 16
+    words = packed(photos)
+    photos = (words & 65535) * UNIT - 1
     xs, ys = (rng.integers(4, n - 4, LANES).astype(np.int32) for n in (40, 30))
     xs[:3], ys[:3] = (1, 35, 12), (8, 4, 20)  # at the border; plain; hidden but for one
     near = rng.choice([0.0, 0.0, 0.0, 0.4, np.inf], shape).astype(np.float32)
     near[14:28, 4:20], limits = 0.4, np.full(LANES, 0.5, np.float32)
     limits[2] = 0.3
     own, starts = np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
-    lenses = np.zeros((2, 16), np.float32)
-    lenses[:, :12] = [1, 0.01, 0, -0.02, 1, 0, 0, 1e-4, 1, 2.3, -1.1, 0.1]
-    lenses[1, 9:11] = -6.2, 4.9
-    lenses[:, 12] = (np.array([1, 2], np.int32) * shape[0] * shape[1]).view(np.float32)
+    # A neighbour for all lanes, another one, and one of these for each.
+    lenses, sizes = np.zeros((3, 12, LANES), np.float32), np.zeros((3, 3, LANES), np.int32)
+    lenses[:] = np.array([1, 0.01, 0, -0.02, 1, 0, 0, 1e-4, 1, 2.3, -1.1, 0.1])[:, None]
+    lenses[1, 9:11] = np.array([-6.2, 4.9])[:, None]
+    sizes[:, 0] = shape[0] * shape[1] * np.array([1, 2, 0])[:, None]
+    sizes[:, 1], sizes[:, 2] = shape[1], shape[0]
+    which = np.arange(LANES) % 2
+    for table in (lenses, sizes):
+        table[2] = np.where(which, table[1], table[0])
     planes = rng.normal(0, 0.02, (3, LANES)).astype(np.float32)
     planes[0] += 0.5
     planes[0, 4] = -30  # behind the camera
@@ -107,7 +111,7 @@ def test_patches_are_compared_with_what_lies_between_pixels():
     centres, fine, out = (np.empty(LANES, np.float32) for _ in range(3))
     size, pixels = (shape[1], shape[0]), (xs, ys, np.full(LANES, stride, np.int32))
     njit(lambda *given: prepare(*given))(
-        words, own, near, *size, *pixels, limits, values, weights, centres, fine
+        words, own, near, *size, *pixels, limits, False, values, weights, centres, fine
     )
 
     def expected(lane, k):
@@ -123,34 +127,30 @@ def test_patches_are_compared_with_what_lies_between_pixels():
         variance = (weight * (shown - mean) ** 2).sum() / max(weight.sum(), 1e-9)
         if weight.sum() < 2 or variance < FLAT:
             return None
-        a, b = lenses[k, :9].reshape(3, 3).astype(float), lenses[k, 9:12].astype(float)
+        a, b = np.split(lenses[k, :, lane].astype(float), [9])
         w, wx, wy = planes[:, lane].astype(float)
         depth = w + wx * (u - xs[lane]) + wy * (v - ys[lane])
-        x, y, z = a @ np.stack([u, v, np.ones(len(u))]) + b[:, None] * depth
+        x, y, z = a.reshape(3, 3) @ np.stack([u, v, np.ones(len(u))]) + b[:, None] * depth
         x, y, used = x / z, y / z, weight > 0
         if ((z <= 0) | (x < 0) | (y < 0) | (x >= 39) | (y >= 29))[used].any():
-            return -2
+            return OUTSIDE
         there = map_coordinates(photos[k + 1], [y, x], order=1)
         mean_there = (weight * there).sum() / weight.sum()
         spread = (weight * (there - mean_there) ** 2).sum() / weight.sum()
         both = (weight * (shown - mean) * (there - mean_there)).sum() / weight.sum()
-        return both / (variance * spread) ** 0.5
+        return 1 - both / (variance * spread) ** 0.5
 
-    which = (np.arange(LANES) % 2).astype(np.int32)
-    common = (*size, *pixels, planes, values, weights, centres, out)
-    kinds = []
-    one, each = (njit(lambda *given: compare(*given)), njit(lambda *given: compare_each(*given)))
-    for compared, neighbours in ((each, which), (one, 0), (one, 1)):
-        compared(words, starts, lenses, neighbours, *common)
+    kinds, compared = [], njit(lambda *given: compare(*given))
+    for k in range(3):
+        compared(words, starts, lenses, sizes, k, *pixels, planes, values, weights, centres, out)
         for lane in range(LANES):
-            k = neighbours if isinstance(neighbours, int) else int(which[lane])
-            wanted = expected(lane, k)
+            wanted = expected(lane, which[lane] if k == 2 else k)
             assert (fine[lane] > 0) == (wanted is not None)
             if wanted is not None:
                 np.testing.assert_allclose(out[lane], wanted, atol=3e-5)
             kinds.append(wanted)
-    assert {None, -2} <= set(kinds)
-    assert sum(kind not in (None, -2) for kind in kinds) > LANES
+    assert {None, OUTSIDE} <= set(kinds)
+    assert sum(kind not in (None, OUTSIDE) for kind in kinds) > LANES
 
 
 def test_windows_tell_what_brightness_and_contrast_do_not_explain():
@@ -227,7 +227,7 @@ def test_smooth_patterns_are_found_in_noise(plane, monkeypatch):
         return float((found.abs() < 0.06).sum()) / len(camera)
 
     found = near()
-    monkeypatch.setattr(stereo, "SETTINGS", replace(stereo.SETTINGS, levels=1))
+    monkeypatch.setattr(stereo, "SETTINGS", replace(stereo.SETTINGS, patches=1))
     assert found > 3 * near()
 
 
@@ -248,7 +248,7 @@ def test_tints_tell_what_light_hides(plane, monkeypatch, strength):
     inside = (alpha > 0.9).byte().numpy()
     for images, least, most in ((lit, 2, 3), (lit.mean(1, True).expand_as(lit), 1, 1)):
         words = stereo._levels(stereo._chroma(images), inside)[0]
-        kept = len(words) // (stereo.SETTINGS.levels * inside.size)
+        kept = len(words) // (stereo.SETTINGS.patches * inside.size)
         assert least <= kept <= most  # what few pixels need takes no memory
 
     def near():

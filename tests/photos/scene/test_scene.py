@@ -29,12 +29,10 @@ from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build
 from gendr.photos.scene.depth_maps import (
     DepthMap,
-    DepthSettings,
-    _Sweeper,
+    _matcher,
     find_depths,
     grey_of,
     noise_of,
-    packed,
 )
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
@@ -51,9 +49,11 @@ from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 from gendr.photos.scene.views import camera_of, scored, trust_of
 from gendr.photos.splatting.photos import load_photos
+from gendr.photos.stereo.matching import StereoSettings, packed
+from gendr.photos.stereo.vectors import UNIT
 from support import rooms
 
-QUICK = DepthSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
+QUICK = StereoSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,9 @@ def test_levels_are_means_and_their_lenses_fit():
     # The centre of a block of four pixels, at 0.5 of them, is the centre of the first of the level.
     K = np.array([[10.0, 0, 0.5], [0, 10, 0.5], [0, 0, 1]])
     np.testing.assert_allclose(at_level(K, 2), [[5, 0, 0], [0, 5, 0], [0, 0, 1]])
-    word = int(packed(grey)[8])
-    assert [word >> s & 255 for s in (0, 8, 16, 24)] == [8, 9, 15, 16]
+    word = int(packed(grey / np.float32(35))[1, 1])
+    shown = [(word >> s & 65535) * UNIT - 1 for s in (0, 16)]
+    np.testing.assert_allclose(shown, [8 / 35, 15 / 35], atol=UNIT)
 
 
 def test_noise_is_known_and_smoothed():
@@ -808,12 +809,12 @@ def test_the_sky_beside_a_roof_has_no_contrast(room):
     image[:, 48:] = np.random.default_rng(1).integers(20, 120, (72, 48))
     image[:, 48] = 130  # the pixel in which both are
     for bright, flip in ((True, 0), (False, 255)):
-        sweeper = _Sweeper(scene, [image ^ flip] * 5, 0, 1)
+        matcher = _matcher(scene, [image ^ flip] * 5, 0, 1)
         costs, planes = np.ones((72, 96), np.float32), np.full((72, 96, 3), 0.25, np.float32)
-        sweeper.sweep(
-            planes, costs, np.zeros((72, 96, 3), np.uint8), every=True, geometric=0.0, size=0.1,
-            tries=1, seed=0,
-        )  # fmt: skip
+        views = np.zeros((72, 96, 3), np.uint8)
+        matcher.visit(
+            planes, costs, views, StereoSettings(), 0, coarse=True, fresh=True, shrink=0.5
+        )
         assert (costs[:, :44] == 2).all()
         assert (costs[:, 45:47] == 2).all() == bright  # what is dark may be thin
         assert (costs[:, 50:] == 2).mean() < 0.1

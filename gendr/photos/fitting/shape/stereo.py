@@ -28,12 +28,20 @@ from gendr.photos import visual
 from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
 from gendr.photos.fitting.shape.handles import without_handles, without_tunnels
 from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
+from gendr.photos.stereo.matching import (
+    Matcher,
+    StereoSettings,
+    first_planes,
+    match,
+    packed,
+    refine,
+)
 from gendr.rendering import Renderer
 
 __all__ = [
     "LEAST_VIEWS",
     "Depths",
-    "StereoSettings",
+    "HullSettings",
     "amplified_patterns",
     "find_depths",
     "fused",
@@ -46,23 +54,26 @@ Array = npt.NDArray[Any]
 LEAST_VIEWS = 3
 
 
+_MATCHING = StereoSettings(
+    levels=(2, 1), rounds=(3, 2, 3, 2), tries=(4, 4), size=(0.15, 0.01), tilt=(0.5, 0.5),
+    steepest=4.0, best=2, sure=(0.5, -1.0), lonely=0.2, strict=False,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
-class StereoSettings:
-    """What stereo is done with.
+class HullSettings:
+    """What is done with photos and depths beside matching.
 
     Attributes:
+        matching: how photos are matched.
         neighbours: of a photo, at most.
         least_angle: between the lines of sight of neighbours, degrees.
         most_angle: the same; of a wall within a hollow most neighbours see nothing.
-        few: so many neighbours are few; the nearest of them say how far apart depths are tried.
-        depth_step: between depths that are tried, pixels.
-        margin: depths are tried up to so many pixels before the surface.
+        few: so many neighbours are few.
+        margin: depths are tried up to so far before the surface, of the range of inverse depths.
         deepest: and so deep below it, parts of the diagonal, if the object goes on so far.
-        coarse_iterations: of propagation at half of the size.
-        fine_iterations: of propagation at the whole size.
         later_passes: over what is not known by then.
-        later_iterations: of each of these.
-        levels: of patches.
+        patches: levels of them.
         blur: the standard deviation of level 1, half pixels.
         location_error: to which a patch must tell its place, pixels, one standard deviation.
         least_noise: of brightness, of 1.
@@ -89,18 +100,15 @@ class StereoSettings:
         repairs: times that what the masks show, and the surface does not, is brought back.
     """
 
+    matching: StereoSettings = _MATCHING
     neighbours: int = 8
     least_angle: float = 2.0
     most_angle: float = 50.0
     few: int = 4
-    depth_step: float = 0.7
-    margin: float = 1.5
+    margin: float = 0.005
     deepest: float = 0.6
-    coarse_iterations: int = 2
-    fine_iterations: int = 4
     later_passes: int = 2
-    later_iterations: int = 4
-    levels: int = 3
+    patches: int = 3
     blur: float = 0.6
     location_error: float = 0.3
     least_noise: float = 0.001
@@ -124,7 +132,7 @@ class StereoSettings:
     repairs: int = 3
 
 
-SETTINGS = StereoSettings()
+SETTINGS = HullSettings()
 # The parts of the work that are done when photos are prepared, and after the first look at all.
 _PREPARED, _FIRST = 0.05, 0.8
 _CELL = 8  # pixels, of the map of where the object ends
@@ -180,25 +188,42 @@ class _PhotoSet:
         b = others[:, :, 3] - a @ p
         return a.astype(np.float32), b.astype(np.float32)
 
-    def of(self, ref: int, near: Array, shown: Array) -> tuple[Any, ...]:
-        """What all kernels that match a photo with neighbours take first.
+    def tables(self, ref: int, near: Array) -> tuple[Array, Array, Array, Array]:
+        """`pair`, and those [K, 3, 3], [K, 3] that take pixels of others to those of a photo."""
+        backs = [self.pair(int(n), np.array([ref])) for n in near]
+        a, b = (np.concatenate(part) for part in zip(*backs, strict=True))
+        return *self.pair(ref, near), a, b
+
+    def matcher(self, ref: int, near: Array, deep: float, known: Any = 0.0) -> Matcher:
+        """A photo and its neighbours; planes lie in the object, so deep at most.
 
         Args:
             ref: the photo.
             near: int64 [K], its neighbours.
-            shown: float32 [H, W], +inf where nothing is to be matched.
+            deep: world units.
+            known: float32 [H, W], inverse depths that stay, 0 elsewhere.
         """
-        a, b = self.pair(ref, near)
-        photo = SETTINGS.levels * self.levels[ref].size
-        lenses = np.zeros((len(near), 16), np.float32)
-        lenses[:, :9], lenses[:, 9:12] = a.reshape(-1, 9), b
-        lenses[:, 12] = (near * photo).astype(np.int32).view(np.float32)
-        tints = len(self.levels) * photo
-        return self.images, tints, ref, photo, shown, self.levels[ref], lenses
-
-    def shown(self, ref: int, known: Any = 0.0) -> Array:
-        """float32 [H, W], `known` where a photo shows the object, else +inf."""
-        return np.where(self.inside[ref] > 0, known, np.inf).astype(np.float32)
+        front, inside = self.front[ref], self.inside[ref] > 0
+        high = np.where(inside, front, 1)
+        low = np.maximum(1 / (1 / high + deep), np.minimum(high, self.end[ref]))
+        span = float(high[inside].max() - low[inside].min()) if inside.any() else 0.0
+        height, width = front.shape
+        shape = np.ones(1 + len(near), np.int64)
+        photo = SETTINGS.patches * front.size
+        return Matcher(
+            images=self.images,
+            tints=len(self.levels) * photo,
+            bases=np.concatenate([[ref], near]) * photo,
+            widths=width * shape,
+            heights=height * shape,
+            tables=self.tables(ref, near),
+            levels=self.levels[ref],
+            near=np.where(inside, known, np.inf).astype(np.float32),
+            low=low.astype(np.float32),
+            high=(high + SETTINGS.margin * span).astype(np.float32),
+            span=span,
+            focal=float(self.focals[ref]),
+        )
 
 
 def find_depths(
@@ -225,55 +250,47 @@ def find_depths(
     give_back()  # of what they are made of
     count, (height, width) = len(images), whole.front.shape[1:]
     low, high = (corner.reshape(3) for corner in mesh.bounding_box())
-    middle, deep = (low + high) / 2, SETTINGS.deepest * float((high - low).norm())
-    near = _neighbours(middle, camera)
+    near = _neighbours((low + high) / 2, camera)
+    deep = SETTINGS.deepest * float((high - low).norm())
     # The look, 0 for the first and 1 ... for those at what is not known by then; photos of it that
-    # are done; the part that is known after the first; and arrays: planes and scores, after the
-    # first look also those before the look, and where photos were sure.
+    # are done; the part that is known after the first; and arrays: planes and costs, after the
+    # first look also where photos were sure, and inverse depths there.
     look, begin, known, arrays = 0, 0, 0.0, dict[str, Array]()
     if resume is not None:
         look, begin, known = resume["look"], resume["done"], resume["known"]
         arrays = {name: value.numpy().copy() for name, value in resume["arrays"].items()}
     else:
         arrays["planes"] = np.zeros((count, height, width, 3), np.float32)
-        arrays["scores"] = np.full((count, height, width), -1, np.float32)
-    planes, scores = arrays["planes"], arrays["scores"]
+        arrays["costs"] = np.full((count, height, width), 2, np.float32)
+    planes, costs = arrays["planes"], arrays["costs"]
 
     def report(part: float, look: int, done: int) -> None:
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
         tell(Progress(part, state={"look": look, "done": done, "known": known, "arrays": tensors}))
 
+    def consistent() -> Array:
+        return _consistent(whole, near, planes, costs)
+
     report(_PREPARED, look, begin)
+    sets = {1: whole, 2: half}
     for ref in range(begin, count if look == 0 else 0):
-        start, sure, pairs = _swept(half, ref, near[ref], middle, deep)
-        report(_PREPARED + (_FIRST - _PREPARED) * (ref + 0.25) / count, 0, ref)
-        _propagated(
-            half, ref, near[ref], middle, deep, start, sure, pairs, SETTINGS.coarse_iterations
-        )
-        planes[ref] = _enlarged(start, (height, width)) * np.array([1, 0.5, 0.5], np.float32)
-        pairs = _enlarged(pairs, (height, width))
-        _propagated(
-            whole,
-            ref,
-            near[ref],
-            middle,
-            deep,
-            planes[ref],
-            scores[ref],
-            pairs,
-            SETTINGS.fine_iterations,
+        planes[ref], costs[ref], _ = match(
+            lambda level, ref=ref: sets[level].matcher(ref, near[ref], deep),
+            lambda matcher, ref=ref: first_planes(matcher, matcher.high, ref),
+            SETTINGS.matching,
         )
         report(_PREPARED + (_FIRST - _PREPARED) * (ref + 1) / count, 0, ref + 1)
+    sets.clear()
     del half
     shown = whole.inside > 0
     if look == 0:
         enough = np.array([min(SETTINGS.least_consistent, len(some) - 1) for some in near])[
             :, None, None
         ]
-        sure = (_consistent(whole, near, planes, scores) >= enough) & shown
+        sure = (consistent() >= enough) & shown
         known = float(sure.sum() / max(1, int(shown.sum())))
         many = np.array([len(some) > SETTINGS.few for some in near])[:, None, None]
-        asked = shown & many & (scores >= max(SETTINGS.least_correlation))
+        asked = shown & many & (costs <= 1 - max(SETTINGS.least_correlation))
         if (sure & asked).sum() < SETTINGS.least_known * asked.sum():
             known = 0.0
     else:
@@ -281,22 +298,24 @@ def find_depths(
     looks = 1 + (SETTINGS.later_passes if known >= least else 0)
     for again in range(max(look, 1), looks):
         if again > look:
-            arrays.setdefault("former", np.empty_like(planes))[:] = planes
-            arrays.setdefault("before", np.empty_like(scores))[:] = scores
+            arrays.setdefault("former", np.empty_like(costs))[:] = np.where(sure, planes[..., 0], 0)
             arrays["sure"], begin = sure, 0
         share = (1 - _FIRST) / SETTINGS.later_passes
         report(_FIRST + share * (again - 1 + begin / count), again, begin)
-        former = arrays["former"], sure
+        former = arrays["former"]
         for ref in range(begin, count):
-            planes[ref], scores[ref] = arrays["former"][ref], arrays["before"][ref]
-            _second_pass(whole, ref, near[ref], middle, deep, former, planes[ref], scores[ref])
+            matcher = whole.matcher(ref, near[ref], deep, former[ref])
+            planes[ref], costs[ref], _ = refine(
+                matcher, planes[ref], costs[ref], former[near[ref]].ravel(), SETTINGS.matching,
+                again,
+            )  # fmt: skip
             report(_FIRST + share * (again - 1 + (ref + 1) / count), again, ref + 1)
         # One that agrees is enough where all are asked whether they see something else there.
-        sure = sure | ((_consistent(whole, near, planes, scores) >= 1) & shown)
+        sure = sure | ((consistent() >= 1) & shown)
     # What is needed no longer is let go, also by who keeps the state.
-    arrays = {"planes": planes, "scores": scores, "sure": sure}
+    arrays = {"planes": planes, "costs": costs, "sure": sure}
     report(1.0, looks, 0)
-    weights = np.where(sure, scores.clip(0, 1) ** 2, 0).astype(np.float32)
+    weights = np.where(sure, (1 - costs).clip(0, 1) ** 2, 0).astype(np.float32)
     rest = ~sure & shown
     planes[rest] = whole.front[rest][:, None] * np.array([1, 0, 0], np.float32)
     weights[rest] = SETTINGS.prior_weight
@@ -619,11 +638,11 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
         level at which a tint tells enough, plus 8 times the tint that tells most there.
     """
     levels, most = (
-        np.full(inside.shape, SETTINGS.levels, np.uint8),
+        np.full(inside.shape, SETTINGS.patches, np.uint8),
         np.zeros(inside.shape, np.float32),
     )
     # The system gives memory as it is filled: tints that are not wanted take none.
-    size, tints = SETTINGS.levels * inside.size, 0
+    size, tints = SETTINGS.patches * inside.size, 0
     flat = np.zeros(len(chroma) * size + 1, np.uint32)
     shown = inside > 0
     for tint in chroma:
@@ -633,7 +652,7 @@ def _levels(chroma: Array, inside: Array) -> tuple[Array, Array]:
         if gain > 1:
             tint, noise = gain * (tint - middle), gain * noise
         words = flat[tints * size : (tints + 1) * size]
-        words = words.reshape(len(inside), SETTINGS.levels, *inside.shape[1:])
+        words = words.reshape(len(inside), SETTINGS.patches, *inside.shape[1:])
         first, precision = _localised(tint, shown, noise, words)
         tells = precision > SETTINGS.location_error**-2
         precision = precision / SETTINGS.chroma_gain if tints else precision
@@ -655,12 +674,12 @@ def _gain(tint: Array, shown: Array, noise: float) -> tuple[float, float]:
     A patch whose variance is below `FLAT` is taken for plain. Of a faint pattern, as on plaster,
     that holds everywhere, though it may be far above the noise that is left at the last level.
     """
-    from gendr.photos.fitting.shape.stereo_vectors import FLAT
+    from gendr.photos.stereo.vectors import FLAT
 
     low, middle, high = _spread(tint, shown)
     if high - low > SETTINGS.faint:
         return middle, 1.0
-    sigma = SETTINGS.blur * 2 ** (SETTINGS.levels - 1)
+    sigma = SETTINGS.blur * 2 ** (SETTINGS.patches - 1)
     enough = (4 * math.pi * FLAT / SETTINGS.pattern) ** 0.5 * sigma / noise
     return middle, max(1.0, min(enough, SETTINGS.spread / max(high - low, 1e-12)))
 
@@ -685,7 +704,7 @@ def _localised(tint: Array, shown: Array, noise: float, words: Array) -> tuple[A
         noise: its standard deviation.
         words: uint32 [B, L, H, W], out: `images` of `_PhotoSet`.
     """
-    first = np.full(tint.shape, SETTINGS.levels - 1, np.uint8)
+    first = np.full(tint.shape, SETTINGS.patches - 1, np.uint8)
     precision = np.zeros(tint.shape, np.float32)
 
     def fill(i: int) -> None:
@@ -703,28 +722,28 @@ def _localise(
     """Fill in what `_localised` gives of one image [H, W], in the box that the object is in."""
     from scipy.ndimage import gaussian_filter
 
-    from gendr.photos.fitting.shape.stereo_kernels import STRIDE, energies
-    from gendr.photos.fitting.shape.stereo_vectors import SAMPLES, SIDE, UNIT
+    from gendr.photos.fitting.shape.stereo_kernels import energies
+    from gendr.photos.stereo.kernels import STRIDE
+    from gendr.photos.stereo.vectors import SAMPLES, SIDE
 
     cut = slice(*box[0]), slice(*box[1])
     first, precision = first[cut], precision[cut]
     energy, image = np.zeros(first.shape, np.float32), tint
     found = np.zeros(first.shape, np.bool_)
-    for level in range(SETTINGS.levels):
+    for level in range(SETTINGS.patches):
         # The variance of noise, and of its slope, as parts of that of the photo.
         variance, jagged = 1.0, 0.5
         if level:
             sigma = SETTINGS.blur * 2**level
             image = gaussian_filter(tint, sigma)
             variance, jagged = 1 / (4 * math.pi * sigma**2), 1 / (8 * math.pi * sigma**4)
-        words[level] = np.rint((image.clip(-1, 1) + 1) / UNIT)
-        words[level, :-1] |= words[level, 1:] << 16
+        words[level] = packed(image.clip(-1, 1))
         energies(image, box, STRIDE * 2**level * (SIDE - 1) + 1, energy)
         # Of one direction, less that of the noise; which is in both photos.
         here = energy / 2 - jagged * noise**2
         here *= SAMPLES / (2 * variance * noise**2)
         enough = here > SETTINGS.location_error**-2
-        enough = ~found & (enough | (level == SETTINGS.levels - 1))
+        enough = ~found & (enough | (level == SETTINGS.patches - 1))
         first[enough], precision[enough] = level, here[enough]
         found |= enough
 
@@ -770,103 +789,15 @@ def _neighbours(middle: Tensor, camera: Camera) -> list[Array]:
     return found
 
 
-def _bounds(
-    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float
-) -> tuple[Array, Array, float]:
-    """The largest and the smallest w of each pixel, and by how much it changes in a step."""
-    p = photos.projections[ref]
-    x = p @ np.append(middle.double().cpu().numpy(), 1.0)
-    a, b = (part.astype(float) for part in photos.pair(ref, near))
-    w, pixel = 1 / x[2], np.append(x[:2] / x[2], 1.0)
-
-    def there(w: float) -> Array:
-        q = a @ pixel + w * b
-        return q[:, :2] / q[:, 2:]
-
-    moved = np.linalg.norm(there(1.01 * w) - there(w), axis=1) / (0.01 * w)
-    step = SETTINGS.depth_step / float(np.median(moved[: SETTINGS.few]))
-    front = photos.front[ref]
-    with np.errstate(divide="ignore"):
-        back = np.where(front > 0, 1 / (1 / np.maximum(front, 1e-12) + deep), 0)
-    back = np.where(front > 0, np.maximum(back, np.minimum(front, photos.end[ref])), 0)
-    return front, back.astype(np.float32), step
-
-
-def _swept(
-    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float
-) -> tuple[Array, Array, Array]:
-    """Planes [H, W, 3] of a photo at the best of all depths, their scores, and who sees them."""
-    from gendr.photos.fitting.shape import stereo_kernels as kernels
-
-    front, back, step = _bounds(photos, ref, near, middle, deep)
-    planes, scores = np.zeros((*front.shape, 3), np.float32), np.zeros(front.shape, np.float32)
-    pairs = np.zeros(front.shape, np.uint8)
-    run(
-        kernels.sweep, len(front), *photos.of(ref, near, photos.shown(ref)), front, back,
-        np.float32(SETTINGS.margin * step), np.float32(step), np.float32(photos.focals[ref]),
-        planes, scores, pairs,
-    )  # fmt: skip
-    return planes, scores, pairs
-
-
-def _consistent(photos: _PhotoSet, near: list[Array], planes: Array, scores: Array) -> Array:
+def _consistent(photos: _PhotoSet, near: list[Array], planes: Array, costs: Array) -> Array:
     """How many neighbours [B, H, W] see the surface of a pixel at the same place."""
-    from gendr.photos.fitting.shape import stereo_kernels as kernels
+    from gendr.photos.stereo.kernels import count_consistent
 
-    counts = np.zeros(scores.shape, np.uint8)
+    counts = np.zeros(costs.shape, np.uint8)
     for ref, some in enumerate(near):
-        pairs = [photos.pair(int(n), np.array([ref])) for n in some]
-        back = np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+        least = SETTINGS.least_correlation[len(some) > SETTINGS.few]
         run(
-            kernels.count_consistent, scores.shape[1], ref, some, *photos.pair(ref, some), *back,
-            planes, scores, np.float32(SETTINGS.least_correlation[len(some) > SETTINGS.few]),
-            counts[ref],
+            count_consistent, costs.shape[1], ref, some, *photos.tables(ref, some), planes, costs,
+            np.float32(1 - least), counts[ref],
         )  # fmt: skip
     return counts
-
-
-def _second_pass(
-    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float,
-    former: tuple[Array, Array], planes: Array, scores: Array,
-) -> None:  # fmt: skip
-    """Improve planes and scores where nothing is known, by what is: `former`, and where."""
-    from gendr.photos.fitting.shape import stereo_second_pass as kernels
-
-    front, back, step = _bounds(photos, ref, near, middle, deep)
-    shown = photos.shown(ref, np.where(former[1][ref], former[0][ref, ..., 0], 0))
-    common = (
-        *photos.of(ref, near, shown), near, front, back, np.float32(SETTINGS.margin * step),
-        np.float32(photos.focals[ref]),
-    )  # fmt: skip
-    for turn in range(SETTINGS.later_iterations):
-        spread = np.float32(4 * step / 2 ** (turn // 2))
-        run(
-            kernels.second_pass, len(front), *common, spread, turn, *former, planes, scores
-        )  # fmt: skip
-
-
-def _enlarged(values: Array, size: tuple[int, int]) -> Array:
-    """An image of twice the size."""
-    rows = np.minimum(np.arange(size[0]) // 2, values.shape[0] - 1)
-    columns = np.minimum(np.arange(size[1]) // 2, values.shape[1] - 1)
-    return values[rows[:, None], columns]
-
-
-def _propagated(
-    photos: _PhotoSet, ref: int, near: Array, middle: Tensor, deep: float, planes: Array,
-    scores: Array, pairs: Array, turns: int,
-) -> None:  # fmt: skip
-    """Improve planes, and score them."""
-    from gendr.photos.fitting.shape import stereo_kernels as kernels
-
-    front, back, step = _bounds(photos, ref, near, middle, deep)
-    inside = photos.inside[ref]
-    planes[..., 0] = np.where(inside > 0, np.clip(planes[..., 0], back, front), front)
-    scores[:] = np.where(inside > 0, 0, -1)
-    common = (
-        *photos.of(ref, near, photos.shown(ref)), front, back,
-        np.float32(SETTINGS.margin * step), np.float32(photos.focals[ref]),
-    )  # fmt: skip
-    for turn in range(turns):
-        spread = np.float32(4 * step / 2 ** (turn // 2))
-        run(kernels.propagate, len(front), *common, spread, turn, planes, scores, pairs)

@@ -1,4 +1,4 @@
-"""Patches of `LANES` pixels at once: what most of the time of stereo inside the hull goes into.
+"""Patches of `LANES` pixels compared at once: what most of the time of stereo goes into.
 
 A lane is a pixel with a plane of its own, so that sums over a patch need no sums across lanes.
 A number of an image is 16 bits in a word with that below it, so that bilinear interpolation takes
@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gendr.kernels.numba.vectors import Condition, Lanes, gathered, maximum, where
+from gendr.kernels.numba.vectors import Condition, Lanes, gathered, maximum, minimum, where
 
 LANES = 16
 # A patch is SIDE x SIDE samples.
@@ -29,8 +29,12 @@ UNIT = 2 / 65535
 LIKE = 0.15
 # A patch of less variance has no pattern.
 FLAT = 4e-5
+# The costs of what is outside of the other photo, and of what has no pattern there.
+OUTSIDE, UNLIKE = 1.2, 1.0
+# Photos that judge a plane, at most, and the cost of a pixel that has no pattern.
+BEST, NOTHING = 3, 2.0
 
-_FLOAT, _INT, _SHORT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(16), ir.IntType(64)
+_FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)
 # Where the samples are, from the pixel in the middle, in strides.
 _OFFSETS = [(k % SIDE - (SIDE - 1) / 2, k // SIDE - (SIDE - 1) / 2) for k in range(SAMPLES)]
@@ -111,8 +115,8 @@ def _root(builder: Any, value: Lanes) -> Lanes:
 
 @intrinsic
 def prepare(
-    typingctx, images, starts, near, width, height, xs, ys, strides, limits, values, weights,
-    centres, fine,
+    typingctx, images, starts, near, width, height, xs, ys, strides, limits, strict, values,
+    weights, centres, fine,
 ):  # fmt: skip
     """Patches: weights, and values less their mean, times weights over the deviation.
 
@@ -121,16 +125,20 @@ def prepare(
         images: uint32, all images: of -1 .. 1 in steps of `UNIT`, and what is below.
         starts: int32 [LANES], where that of a lane begins.
         near: float32 [H, W], inverse depths of what is known, +inf where nothing is to be matched.
-        width: int64, of the images.
-        height: int64, of them.
+        width: int64, of the image.
+        height: int64, of it.
         xs: int32 [LANES], the columns of the pixels.
         ys: int32 [LANES], their rows.
         strides: int32 [LANES], pixels between samples.
         limits: float32 [LANES]; samples at which `near` is larger do not count.
+        strict: bool; whether what is brighter than its patch must have a pattern of its own colour.
         values: float32 [SAMPLES, LANES], is written.
         weights: float32 [SAMPLES, LANES], is written.
         centres: float32 [LANES], is written: what samples are compared with.
         fine: float32 [LANES], is written: 1 where a patch has a pattern, else 0.
+
+    Source: Schönberger et al., Pixelwise View Selection for Unstructured Multi-View Stereo, 2016,
+    eq. 13, with a rational weight of colours and none of distances.
     """
 
     def codegen(context, builder, signature, args):
@@ -148,7 +156,7 @@ def prepare(
 
         centre = shown(place(x, y))
         begin = builder.ashr(builder.mul(stride, _all(SIDE - 1)), _all(1))
-        total, mean = 0.0 * limit, 0.0 * limit
+        total, mean, plain = 0.0 * limit, 0.0 * limit, 0.0 * limit
         found = []
         for k in range(SAMPLES):
             inside = None
@@ -162,119 +170,122 @@ def prepare(
             at = place(*ends)
             known = Lanes(builder, builder.bitcast(arrays.gathered(2, at), _FLOATS))
             _, hidden = known > limit
-            value = shown(at)
-            off = (value - centre) * (1 / LIKE)
+            value = shown(at) - centre
+            off = value * (1 / LIKE)
             counts = builder.and_(inside, builder.not_(hidden))
             weight = where(Condition(value, counts), 1.0 / (1.0 + off * off), 0.0)
-            found.append((value - centre, weight))
-            total, mean = total + weight, mean + weight * (value - centre)
-        mean, variance = mean / total, 0.0 * limit
-        for value, weight in found:
-            off = value - mean
-            variance = variance + weight * off * off
-        variance = variance / total
+            found.append((value, weight))
+            total, mean, plain = total + weight, mean + weight * value, plain + value
+        mean = mean / total
+
+        def spread(parts: Any) -> Lanes:
+            """The variance of the samples by some weights."""
+            weighed = [(value, weight) for (value, _), weight in zip(found, parts, strict=True)]
+            whole, middle, square = 0.0 * limit, 0.0 * limit, 0.0 * limit
+            for value, weight in weighed:
+                whole, middle = whole + weight, middle + weight * value
+            middle = middle / whole
+            for value, weight in weighed:
+                square = square + weight * (value - middle) * (value - middle)
+            return square / whole
+
+        variance = spread([weight for _, weight in found])
         scale = 1.0 / (_root(builder, variance) * total)
         for k, (value, weight) in enumerate(found):
-            arrays.put(9, k, (value - mean) * weight * scale)
-            arrays.put(10, k, weight / total)
-        arrays.put(11, 0, centre)
+            arrays.put(10, k, (value - mean) * weight * scale)
+            arrays.put(11, k, weight / total)
+        arrays.put(12, 0, centre)
         like, enough = total >= 2.0
         _, patterned = variance >= FLAT
         both = Condition(like, builder.and_(enough, patterned))
-        arrays.put(12, 0, where(both, 0.0 * limit + 1.0, 0.0))
+        arrays.put(13, 0, where(both, 0.0 * limit + 1.0, 0.0))
+        # What the sky has beside a roof is the roof's: where the centre is brighter than the rest,
+        # only what is of its colour counts.
+        with builder.if_then(args[9]):
+            parts = []
+            for value, _ in found:
+                off = value * (1 / LIKE)
+                part = 1.0 / (1.0 + off * off * 4.0)
+                parts.append(part * part * part * part)
+            _, flat = spread(parts) < FLAT
+            like, bright = plain < 0.0
+            own = Condition(like, builder.and_(flat, bright))
+            arrays.put(13, 0, where(own, 0.0, arrays.floats(13)))
         return context.get_dummy_value()
 
-    given = images, starts, near, width, height, xs, ys, strides, limits, values, weights
+    given = images, starts, near, width, height, xs, ys, strides, limits, strict, values, weights
     return types.void(*given, centres, fine), codegen
 
 
-def _compare(each: bool) -> Any:
-    """The intrinsic for one neighbour, or for one of each lane."""
+@intrinsic
+def compare(
+    typingctx, images, starts, lenses, sizes, which, xs, ys, strides, planes, values, weights,
+    centres, out,
+):  # fmt: skip
+    """1 - the correlation of patches with what other photos show of planes: 0 .. 2.
 
-    def define(
-        typingctx, images, starts, lenses, which, width, height, xs, ys, strides, planes, values,
-        weights, centres, out,
-    ):  # fmt: skip
-        def codegen(context, builder, signature, args):
-            arrays = _Arrays(context, builder, signature, args)
-            wide, high = (_splat(builder, n) for n in args[4:6])
-            if each:
-                first = builder.mul(arrays.ints(3), _all(16))
-                words = [arrays.gathered(2, builder.add(first, _all(r))) for r in range(13)]
-                photo = words[12]
-                a = [Lanes(builder, builder.bitcast(word, _FLOATS)) for word in words[:12]]
-            else:
-                first = builder.mul(args[3], _LONG(16))
-                numbers = [
-                    builder.load(builder.gep(arrays.data[2], [builder.add(first, _LONG(r))]))
-                    for r in range(13)
-                ]
-                a = [Lanes.splat(builder, number) for number in numbers[:12]]
-                photo = _splat(builder, builder.zext(builder.bitcast(numbers[12], _INT), _LONG))
-            start = builder.add(arrays.ints(1), photo)
-            x, y, stride = (_float(builder, arrays.ints(n)) for n in (6, 7, 8))
-            w, wx, wy = (arrays.floats(9, k) for k in range(3))
-            lines = []
-            for k in range(3):
-                middle = a[3 * k] * x + a[3 * k + 1] * y + a[3 * k + 2] + w * a[9 + k]
-                steps = ((a[3 * k + m] + s * a[9 + k]) * stride for m, s in ((0, wx), (1, wy)))
-                lines.append((middle, *steps))
-            last = [_float(builder, builder.sub(n, _all(1))) for n in (wide, high)]
-            centre = arrays.floats(12)
-            mean, square, both = (0.0 * x for _ in range(3))
-            fine = None
-            for k, (dx, dy) in enumerate(_OFFSETS):
-                u, v, z = (middle + right * dx + down * dy for middle, right, down in lines)
-                inverse = 1.0 / z
-                u, v = u * inverse, v * inverse
-                weight = arrays.floats(11, k)
-                _, seen = z > 0.0
-                for p, most in ((u, last[0]), (v, last[1])):
-                    seen = builder.and_(seen, (p >= 0.0)[1])
-                    seen = builder.and_(seen, (p < most)[1])
-                unused = weight.equals(0.0)[1]
-                fits = builder.or_(seen, unused)
-                fine = fits if fine is None else builder.and_(fine, fits)
-                u, v = (where(Condition(p, seen), p, 0.0) for p in (u, v))
-                column, row = (builder.fptosi(p.value, _INTS) for p in (u, v))
-                s, t = (p - _float(builder, n) for p, n in ((u, column), (v, row)))
-                at = builder.add(builder.add(builder.mul(row, wide), column), start)
-                grey, below, right, last_ = _square(arrays, 0, at)
-                top, low = grey + s * (right - grey), below + s * (last_ - below)
-                shown = (top + t * (low - top)) * UNIT - centre
-                weighed = weight * shown
-                mean, square = mean + weighed, square + weighed * shown
-                both = both + arrays.floats(10, k) * shown
-            variance = square - mean * mean
-            found = both / _root(builder, maximum(variance, FLAT / 2))
-            found = where(variance < FLAT / 2, -1.0, found)
-            arrays.put(13, 0, where(Condition(found, fine), found, -2.0))
-            return context.get_dummy_value()
+    Args:
+        typingctx: of Numba.
+        images: uint32, all images: of -1 .. 1 in steps of `UNIT`, and what is below.
+        starts: int32 [LANES], where that of a lane begins within a photo.
+        lenses: float32 [K, 12, LANES], A row by row, and b, of the photos that lanes look at.
+        sizes: int32 [K, 3, LANES], where these photos begin, their widths and their heights.
+        which: int64, of these K.
+        xs: int32 [LANES], the columns of the pixels.
+        ys: int32 [LANES], their rows.
+        strides: int32 [LANES], pixels between samples.
+        planes: float32 [3, LANES].
+        values: float32 [SAMPLES, LANES], of `prepare`.
+        weights: float32 [SAMPLES, LANES], of `prepare`.
+        centres: float32 [LANES], of `prepare`.
+        out: float32 [LANES], is written: `OUTSIDE` where a sample that counts is out of the frame.
+    """
 
-        given = images, starts, lenses, which, width, height, xs, ys, strides, planes, values
-        return types.void(*given, weights, centres, out), codegen
+    def codegen(context, builder, signature, args):
+        arrays = _Arrays(context, builder, signature, args)
+        for n, rows in ((2, 12), (3, 3)):
+            first = builder.mul(args[4], _LONG(rows * LANES))
+            arrays.data[n] = builder.gep(arrays.data[n], [first])
+        a = [arrays.floats(2, k) for k in range(12)]
+        base, width, height = (arrays.ints(3, k) for k in range(3))
+        start = builder.add(arrays.ints(1), base)
+        x, y, stride = (_float(builder, arrays.ints(n)) for n in (5, 6, 7))
+        w, wx, wy = (arrays.floats(8, k) for k in range(3))
+        lines = []
+        for k in range(3):
+            middle = a[3 * k] * x + a[3 * k + 1] * y + a[3 * k + 2] + w * a[9 + k]
+            steps = ((a[3 * k + m] + s * a[9 + k]) * stride for m, s in ((0, wx), (1, wy)))
+            lines.append((middle, *steps))
+        last = [_float(builder, n) - 1.01 for n in (width, height)]
+        centre = arrays.floats(11)
+        outside, mean, square, both = (0.0 * x for _ in range(4))
+        nearest = lines[2][0]  # the depth of the middle
+        for k, (dx, dy) in enumerate(_OFFSETS):
+            u, v, z = (middle + right * dx + down * dy for middle, right, down in lines)
+            nearest = minimum(nearest, z)
+            inverse = 1.0 / z
+            u, v = u * inverse, v * inverse
+            weight = arrays.floats(10, k)
+            inside = [minimum(maximum(p, 0.0), most) for p, most in zip((u, v), last, strict=True)]
+            for p, within in zip((u, v), inside, strict=True):
+                outside = outside + weight * ((p - within) * (p - within))
+            column, row = (builder.fptosi(p.value, _INTS) for p in inside)
+            s, t = (p - _float(builder, n) for p, n in zip(inside, (column, row), strict=True))
+            at = builder.add(builder.add(builder.mul(row, width), column), start)
+            grey, below, right, last_ = _square(arrays, 0, at)
+            top, low = grey + s * (right - grey), below + s * (last_ - below)
+            shown = (top + t * (low - top)) * UNIT - centre
+            weighed = weight * shown
+            mean, square = mean + weighed, square + weighed * shown
+            both = both + arrays.floats(9, k) * shown
+        variance = square - mean * mean
+        cost = 1.0 - both / _root(builder, maximum(variance, FLAT / 2))
+        cost = where(variance < FLAT / 2, UNLIKE, cost)
+        # What is behind the camera, or not a number, is outside too.
+        like, ahead = nearest > 0.0
+        _, fine = outside < 1e-6
+        arrays.put(12, 0, where(Condition(like, builder.and_(ahead, fine)), cost, OUTSIDE))
+        return context.get_dummy_value()
 
-    define.__doc__ = _COMPARE
-    return intrinsic(define)
-
-
-_COMPARE = """The correlations of patches with what neighbours show of planes, -1 .. 1; -2: hidden.
-
-Args:
-    typingctx: of Numba.
-    images: uint32, all images: of -1 .. 1 in steps of `UNIT`, and what is below.
-    starts: int32 [LANES], where that of a lane begins within a photo.
-    lenses: float32 [K, 16]: A row by row, b, and where a photo begins, an int32 in these bits.
-    which: the neighbour, int64; or those of the lanes, int32 [LANES].
-    width: int64, of the images.
-    height: int64, of them.
-    xs: int32 [LANES], the columns of the pixels.
-    ys: int32 [LANES], their rows.
-    strides: int32 [LANES], pixels between samples.
-    planes: float32 [3, LANES].
-    values: float32 [SAMPLES, LANES], of `prepare`.
-    weights: float32 [SAMPLES, LANES], of `prepare`.
-    centres: float32 [LANES], of `prepare`.
-    out: float32 [LANES], is written.
-"""
-compare, compare_each = _compare(each=False), _compare(each=True)
+    given = images, starts, lenses, sizes, which, xs, ys, strides, planes, values, weights
+    return types.void(*given, centres, out), codegen
