@@ -44,9 +44,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line on stderr, and the end; of files that are too many it names a few."""
         _, told, rest = message.partition("unrecognized arguments: ")
-        if told and any(os.path.isfile(word) for word in rest.split()):  # as of photos/*.jpg
+        words = rest.split()
+        options = any(word.startswith("-") for word in words)
+        if told and not options and any(map(os.path.isfile, words)):  # as of photos/*.jpg
             several = "of several files give the folder that holds them"
-            message = f"{told}{first_few(rest.split())}; {several}"
+            message = f"{told}{first_few(words)}; {several}"
         say(self.prog, f"error: {' '.join(message.split())}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
 

@@ -36,6 +36,7 @@ from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.camera_files.opencv import OPENCV
+from gendr.photos.camera_files.transforms import read_cameras
 from gendr.photos.capture.video import is_video
 from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
@@ -359,7 +360,9 @@ def _colored(
 
 def _not_placed(args: Fit) -> list[str]:
     """The photos for which no cameras were found, by the file of these."""
-    found = read_json(Path(args.cameras)).get("left_out") if args.cameras else None
+    given = None if args.cameras is None else Path(args.cameras)
+    file = read_cameras(model_file(args.target), given).file
+    found = read_json(file).get("left_out") if file.suffix.lower() == ".json" else None
     return list(map(str, found)) if isinstance(found, list) else []
 
 

@@ -45,6 +45,7 @@ class TopologyHash:
     Attributes:
         uses: [3 T] int32. Half-edge 3 t + k is the edge of triangle t opposite its corner k; its
             entry is the next half-edge of the same two vertices, in a circle; itself at a border.
+            On a CPU 8 bytes an edge are kept beside it, of what lies on both sides of each.
     """
 
     uses: Tensor

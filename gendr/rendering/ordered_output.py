@@ -82,7 +82,9 @@ class OrderedOutput(Output):
         shape = scene.faces.images, scene.size.height, scene.size.width
         colours, alpha = colours.reshape(*shape, 3), alpha.reshape(shape)
         photo = None if scene.camera.window is None else self._photo
-        return (colours, alpha) if photo is None else (colours * photo[..., None], alpha * photo)
+        if photo is None:
+            return colours, alpha
+        return torch.where(photo[..., None], colours, 0), torch.where(photo, alpha, 0)
 
 
 def _layered(

@@ -196,7 +196,7 @@ def nearest_faces(backend: Backend, scene: Scene, near: float, far: float) -> Te
             tri = torch.arange(3 * len(clip), device=clip.device).reshape(-1, 3)
         starts = torch.tensor(scene.faces.offsets, dtype=torch.int32, device="cpu")
         triangles = Triangles(
-            tri.int(), scene.faces.images, scene.size.height, scene.size.width,
+            tri.int().contiguous(), scene.faces.images, scene.size.height, scene.size.width,
             clip[..., 0].numel(), torch.stack([starts[:-1], starts.diff()], 1), shared=True,
         )  # fmt: skip
         return backend.nearest(triangles, clip.reshape(-1, 4)).flip(1).long()

@@ -160,6 +160,9 @@ def test_faces_at_the_nearest_depth_are_seen(backend, recwarn):
     box = drawn(cube().scaled(0.1), look_at(0.6, 0.0, 0.0), 9)
     assert box.depth[0, 4, 4].item() == pytest.approx(0.5, abs=1e-6)
     assert not recwarn
+    ball, view = icosphere(2), look_at(3.0, 20.0, 30.0)
+    columns = Mesh(ball.vertices, ball.faces.T.contiguous().T)  # as tensors of others may lie
+    assert torch.equal(drawn(columns, view, 24).depth, drawn(ball, view, 24).depth)
     touching = Mesh(square + torch.tensor([[0, 0, 1.0], *[[0, 0, 0.5]] * 3]), faces)
     assert not drawn(touching, camera, near=1.0).alpha.any()
 

@@ -163,14 +163,13 @@ def fused(
         found = DepthMap.load(files[i])
         # All that is sure tells of the ground, also at the end: it is as thick as all is far away.
         sure = (found.costs <= settings.sure) & (found.planes[..., 0] > 0)
-        places = np.flatnonzero(sure)[::_SPARSE]
         near = found.planes[..., 0] > _END * scene.ranges[i, 0]
         good = (found.costs <= settings.limit) & near
         planes = found.planes.reshape(-1, 3)
         even = find_plain(scene.images[i])
         nothing, rises = find_sky(even, good), above_horizon(scene, i, up)
         # There all that stereo finds tells of nothing.
-        calm = find_sky(find_smooth(scene.images[i], even), np.zeros_like(good))
+        calm = find_sky(find_smooth(scene.images[i], even & rises), np.zeros_like(good))
         nothing |= above_all(scene.images[i], calm & rises, scene.quarters[i])
         good &= ~nothing
         # Doubtful ones are negative until the ground is known, which has precedence.
@@ -178,6 +177,7 @@ def fused(
         signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
         nothing &= rises
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
+        places = np.flatnonzero(sure & ~sky[i])[::_SPARSE]
         plain[per_photo[i]] = even.ravel()
         depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()
         return _positions(scene, i, planes, places), _normals(scene, i, planes, places)

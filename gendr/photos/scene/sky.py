@@ -46,14 +46,14 @@ def find_plain(image: Array) -> Array:
 
 
 def find_smooth(image: Array, even: Array) -> Array:
-    """Where large parts of a photo have no more than a slope of brightness, bool [H, W].
+    """Where large parts of one tint have no more than a slope of brightness, bool [H, W].
 
     As lenses darken corners, the sky has one in small photos. Slopes are alike wherever they are
     put, so that patches of them agree with any depth, and first with that of the roof beside them.
 
     Args:
         image: uint8 [H, W, 3].
-        even: bool [H, W], where it has no pattern.
+        even: bool [H, W], where it may be, of what has no pattern. Most of it tells the tint.
     """
     from scipy import ndimage
 
@@ -72,7 +72,8 @@ def find_smooth(image: Array, even: Array) -> Array:
     # A finger before the lens is as smooth as the sky that it hides, but of another colour.
     red, green, blue = np.moveaxis(_LOGS[image], -1, 0)
     for tint, most in zip((red - green, blue - green, green), _TINT, strict=True):
-        smooth &= np.abs(tint - np.median(tint[every][smooth[every]])) < most
+        middle = np.quantile(tint[every][smooth[every]], 0.5, method="lower")
+        smooth &= np.abs(tint - middle) < most
     labelled: Any = ndimage.label(smooth)
     size = np.bincount(labelled[0].ravel())
     large = size >= _LEAST * even.size

@@ -216,7 +216,7 @@ def propagate(
                         if max(abs(wx), abs(wy)) > steep * w:
                             wx, wy, good = F(0), F(0), good and n < 0
                         tried[lane] = good
-                        now += tried[lane]
+                        now += tried[lane] and begin + lane < numbers[kind]
                         plane[0, lane], plane[1, lane], plane[2, lane] = w, wx, wy
                     if now == 0:
                         continue

@@ -77,7 +77,9 @@ def backward(
 
 
 def _tables(scene: Scene, pos: Tensor) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    return pos.reshape(-1, 4).numpy(), (scene.tri.numpy(), scene.tables[1])
+    return pos.reshape(-1, 4).contiguous().numpy(), (
+        scene.tri.contiguous().numpy(), scene.tables[1],
+    )  # fmt: skip
 
 
 def _silhouettes(borders: Borders, rast: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:

@@ -73,7 +73,7 @@ def backward(
     if of_slopes is not None:
         of_slopes = of_slopes.contiguous()
     run(
-        interpolate_backward, vertices, *_tables(faces, attr, *saved, rast, rast_db),
+        interpolate_backward, vertices, *_tables(faces, attr, saved[0].contiguous(), rast, rast_db),
         attr.shape[-2], *_flat(of_values), _rows(of_slopes), _rows(of_rast), _rows(of_db),
         sums.numpy(), pieces=1, alone=of_values.numel() < SMALL,
     )  # fmt: skip

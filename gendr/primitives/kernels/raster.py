@@ -104,7 +104,7 @@ def _rasterized(scene: Scene, pos: Tensor, rast: Tensor, derivatives: Tensor) ->
     shape = scene.images, scene.height, scene.width
     ids, behind = memory.empty(shape, torch.int32), scene.peeled
     depths = memory.empty((0, 0, 0) if behind is None else shape, torch.float64)
-    points, tri = pos.reshape(-1, 4).numpy(), scene.tri.numpy()
+    points, tri = pos.reshape(-1, 4).contiguous().numpy(), scene.tri.contiguous().numpy()
     first, base, offsets = scene.tables
     across, down = -(-scene.width // TILE), -(-scene.height // TILE)
     tiles, total = scene.images * across * down, int(offsets[-1])
@@ -144,8 +144,9 @@ def backward(
     vertices = pos.numel() // 4
     sums = memory.empty((vertices + 1, 4), torch.float64).zero_()
     run(
-        rasterize_backward, vertices, pos.reshape(-1, 4).numpy(), scene.tri.numpy(),
-        scene.tables[1], scene.vertices, ids.numpy(), of_rast.numpy(), slopes, sums.numpy(),
+        rasterize_backward, vertices, pos.reshape(-1, 4).contiguous().numpy(),
+        scene.tri.contiguous().numpy(), scene.tables[1], scene.vertices, ids.contiguous().numpy(),
+        of_rast.numpy(), slopes, sums.numpy(),
         pieces=1, alone=ids.numel() < SMALL,
     )  # fmt: skip
     return (sums[:-1].to(pos.dtype).reshape(pos.shape),)
@@ -190,10 +191,7 @@ def whole(low, high, n):
 
 @inner()
 def interval(a, b, c, axis):
-    """The NDC that the visible part of a triangle takes, a little more where it leaves the view."""
-    if a[3] > 0.0 and b[3] > 0.0 and c[3] > 0.0:
-        u, v, w = a[axis] / a[3], b[axis] / b[3], c[axis] / c[3]
-        return min(u, v, w), max(u, v, w)
+    """The NDC that the visible part of a triangle takes that leaves the view, a little more."""
     low, high = math.inf, -math.inf
     p = c
     for q in (a, b, c):  # in front of the near plane
@@ -210,17 +208,6 @@ def interval(a, b, c, axis):
             low, high = min(low, q[axis] / q[3]), max(high, q[axis] / q[3])
         p = q
     return low, high
-
-
-@inner()
-def outside(a, b, c):
-    """Whether all corners are beyond one plane of the frustum, and so is the triangle."""
-    for axis in range(3):
-        if a[axis] > a[3] and b[axis] > b[3] and c[axis] > c[3]:
-            return True
-        if a[axis] < -a[3] and b[axis] < -b[3] and c[axis] < -c[3]:
-            return True
-    return False
 
 
 @kernel()
@@ -314,10 +301,9 @@ def later(a, b):
 
 @inner(forceinline=True)
 def edges(a, b, c, height, width):
-    """The corners in one order, the determinant by the size, and (p, q, r) of the opposite edges.
+    """(p, q, r) of the edges, of corners in one order: a sample is within where p x + q y + r > 0.
 
-    In one order, so that faces with the same corners have the same depths. A sample is within an
-    edge where p x + q y + r > 0.
+    In one order, so that faces with the same corners have the same depths.
     """
     if later(a, b):
         a, b = b, a
@@ -326,12 +312,10 @@ def edges(a, b, c, height, width):
     if later(a, b):
         a, b = b, a
     e0, e1, e2 = cross(b, c), cross(c, a), cross(a, b)
-    det = determinant(a, e0)
-    s = 1.0 if det > 0.0 else -1.0
+    s = 1.0 if determinant(a, e0) > 0.0 else -1.0
     u, v = s * height, s * width
     w = u * width
     return (
-        a, b, c, det * w,
         (u * e0[0], v * e0[1], w * e0[2]),
         (u * e1[0], v * e1[1], w * e1[2]),
         (u * e2[0], v * e2[1], w * e2[2]),
@@ -345,7 +329,7 @@ def _holds(pos, tri, t, height, width, i, j):
     if not is_solid(a, b, c):
         return False
     x, y = np.float64(2 * j + 1 - width), np.float64(2 * i + 1 - height)
-    for p, q, r in edges(a, b, c, height, width)[4:]:
+    for p, q, r in edges(a, b, c, height, width):
         h = p * x + (q * y + r)
         if not (h > 0.0 or (h == 0.0 and owns(p, q))):
             return False

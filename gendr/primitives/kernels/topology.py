@@ -17,7 +17,8 @@ __all__ = ["crossings", "linked"]
 
 def linked(tri: Tensor) -> Tensor:
     """See `TopologyHash.uses`."""
-    uses = torch.empty(3 * len(tri), dtype=torch.int32, device="cpu")
+    with torch.inference_mode(False):  # `cached` keeps nothing with tensors of that mode
+        uses = torch.empty(3 * len(tri), dtype=torch.int32, device="cpu")
     if len(tri):
         link(tri.numpy(), int(tri.max()) + 1, uses.numpy())
     return uses

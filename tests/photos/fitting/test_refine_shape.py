@@ -646,14 +646,14 @@ def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     assert parts == sorted(parts)
     assert set(parts) == {0, 1, 2, 3}
     count = len(ball[1])
-    places = [(now["depths"]["look"], now["depths"]["done"]) for now in states
-              if now is not None and "depths" in now]  # fmt: skip
+    places = [(now["stereo"]["look"], now["stereo"]["done"]) for now in states
+              if now is not None and "stereo" in now]  # fmt: skip
     assert places == sorted(places)
     firsts = [parts.index(part) for part in (1, 2, 3)]
     # In each of the three looks, after them, and after any group of steps.
     for place in ((0, 2), (1, 1), (2, count - 1), (3, 0)):
-        at = next(i for i, now in enumerate(states) if now and now.get("depths")
-                  and (now["depths"]["look"], now["depths"]["done"]) == place)  # fmt: skip
+        at = next(i for i, now in enumerate(states) if now and now.get("stereo")
+                  and (now["stereo"]["look"], now["stereo"]["done"]) == place)  # fmt: skip
         firsts.append(at)
     for i in firsts:
         again = refine_shape(*ball, steps=3, resume=states[i])

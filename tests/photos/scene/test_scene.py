@@ -542,13 +542,17 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
         assert max(metrics["image_size"]) == side
 
 
-def test_photos_that_were_not_placed_are_known(tmp_path):
-    args = Fit(target="photos", settings=gendr.FitSettings())
+def test_photos_that_were_not_placed_are_known(room, tmp_path):
+    """Also where cameras lie with the photos, as `gendr cameras photos/` leaves them."""
+    args = Fit(target=str(room[0]), settings=gendr.FitSettings())
     assert command._not_placed(args) == []
-    args = replace(args, cameras=str(file := tmp_path / "cameras.json"))
-    for content, names in (({"left_out": ["a.jpg"]}, ["a.jpg"]), ({"left_out": 3}, []), ({}, [])):
-        file.write_text(json.dumps(content))
-        assert command._not_placed(args) == names
+    content = json.loads((room[0] / "cameras.json").read_text())
+    beside, own = tmp_path / "elsewhere.json", tmp_path / "cameras.json"
+    given = replace(args, cameras=str(beside)), replace(args, target=str(tmp_path))
+    for left_out, names in ((["a.jpg"], ["a.jpg"]), (3, []), (None, [])):
+        for file, words in zip((beside, own), given, strict=True):
+            file.write_text(json.dumps({**content, "left_out": left_out}))
+            assert command._not_placed(words) == names
 
 
 def test_a_strip_makes_the_other_photos_no_larger(monkeypatch):
@@ -865,6 +869,12 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
     assert not smooth[:36, :36].any()
     assert smooth[:57, 46:].all()
     assert not find_smooth(shown[60:], np.zeros((60, 160), bool)).any()
+    halves = np.full((120, 160, 3), 230, np.uint8)  # two tints, neither of them most of it
+    halves[:, 80:] = 90, 60, 40
+    assert 0.3 < find_smooth(halves, find_plain(halves)).mean() < 0.6
+    dark = np.full((120, 160, 3), 60, np.uint8)  # a floor that is larger than the sky
+    dark[:40] = 230
+    assert find_smooth(dark, find_plain(dark) & (y < 60))[:36].all()
     faint = (200 + dice.normal(0, 3, (120, 160, 1)).repeat(3, 2)).astype(np.uint8)
     assert find_plain(faint).mean() > 0.9
     assert find_smooth(faint, find_plain(faint)).mean() < 0.01

@@ -296,7 +296,7 @@ def refine_shape(
     while part < parts and not clock.is_over:
         try:
             if part == 0:
-                matched = refinement.matched(found, before.get("depths"))
+                matched = refinement.matched(found, before.get("stereo"))
                 if isinstance(matched, str):
                     part, reason = parts, matched
                     break
@@ -453,7 +453,7 @@ class _Refinement:
 
         def report_depths(now: Progress) -> None:
             if now.state is not None:
-                self.clock.at(0, depths=now.state)
+                self.clock.at(0, stereo=now.state)
             tell(0.78 * now)
 
         work = STEREO * len(self.camera)

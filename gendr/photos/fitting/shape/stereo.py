@@ -1,8 +1,8 @@
 """Stereo inside the hull: what photos say of a surface that no outline shows.
 
-Neighbouring photos are matched by patches, at depths between the surface that the masks allow and
-where the object ends: first at half of the size with all depths, then with slanted planes, which
-are propagated between pixels (PatchMatch), also at the whole size. Patches are as wide as patterns
+Neighbouring photos are matched by patches with slanted planes (PatchMatch, `gendr.photos.stereo`),
+at depths between the surface that the masks allow and where the object ends: first at half of the
+size, then also at the whole. Patches are as wide as patterns
 and noise ask for. What several photos agree about is fused into one signed distance (Curless &
 Levoy 1996) that stays within the hull; what none sees has the least area (`fill_unobserved`).
 """

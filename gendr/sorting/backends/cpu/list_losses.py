@@ -25,6 +25,7 @@ def forward(
     _, reduction, name = spec
     shape, n = target.shape[:-1], target.shape[-1]
     batch, mean = target.numel() // n, reduction == "mean"
+    scores, target = scores.resolve_neg(), target.resolve_neg()  # addresses know no signs
     count = scores.numel() // target.numel()
     gradient = torch.empty_like(scores) if save else None
     target = target if target.dtype is scores.dtype else target.to(scores.dtype)
@@ -57,7 +58,7 @@ def backward(
     saved: tuple[Any, ...], grads: tuple[Tensor], wanted: tuple[bool, ...],
 ) -> tuple[Tensor, None, None]:  # fmt: skip
     """The gradient of the scores."""
-    gradient, weight = saved
+    gradient, weight = saved[0].contiguous(), saved[1]
     (grad,) = grads
     if grad.ndim == 0:  # a list of its own, or a reduction
         from gendr.sorting.backends.cpu import loss_kernels
