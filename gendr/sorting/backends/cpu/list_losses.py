@@ -24,9 +24,9 @@ def forward(
 
     _, reduction, name = spec
     shape, n = target.shape[:-1], target.shape[-1]
-    batch, mean = target.numel() // n, reduction == "mean"
+    batch, mean = shape.numel(), reduction == "mean"
     scores, target = scores.resolve_neg(), target.resolve_neg()  # addresses know no signs
-    count = scores.numel() // target.numel()
+    count = scores.shape[-1] if scores.ndim > target.ndim else 1
     gradient = torch.empty_like(scores) if save else None
     target = target if target.dtype is scores.dtype else target.to(scores.dtype)
     result = np.empty(batch if reduction == "none" else 1, _LIKE[scores.dtype].dtype)
