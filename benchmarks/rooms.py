@@ -343,6 +343,32 @@ def white(dice: np.random.Generator) -> list[Solid]:
     return [floor, *plain, *solids[3:]]
 
 
+def bare(dice: np.random.Generator) -> list[Solid]:
+    """Plain walls with pictures, a gate before them, a cupboard and a ball without a pattern."""
+    solids = [
+        box(0, -0.1, 0, 2.6, 0.1, 2.6, color=EARTH, tiles=18, contrast=0.8),
+        box(-2.6, 0, 0, 0.05, 2.6, 2.6, contrast=0.0),
+        box(0, 0, -2.6, 2.6, 2.6, 0.05, color=(0.6, 0.66, 0.7), contrast=0.0),
+        box(1.3, 0, -1.6, 0.5, 0.9, 0.4, color=(0.3, 0.34, 0.4), contrast=0.0, turn=8),
+        ball(-1.5, 0, -0.2, 0.45, color=(0.6, 0.6, 0.65), contrast=0.0),
+        ball(1.3, 0.9, -1.6, 0.2, color=(0.6, 0.3, 0.15), contrast=1.0),
+        box(0.6, 0, 0.4, 0.3, 0.4, 0.3, color=(0.2, 0.4, 0.5), contrast=0.8, turn=33),
+    ]
+    for x, y, wide, tall in ((-1.9, 1.2, 0.3, 0.25), (-0.2, 1.5, 0.4, 0.25), (1.9, 1.3, 0.25, 0.4)):
+        color = some_color(dice)
+        solids.append(box(x, y, -2.54, wide, tall, 0.02, color=color, contrast=1.0))
+        solids.append(box(-2.54, y, 1.4 + 0.5 * x, 0.02, tall, wide, color=color, contrast=1.0))
+    wood: Any = {"color": (0.45, 0.3, 0.2), "contrast": 1.0}
+    solids += [box(x, 0, -1.2, 0.06, 1.5, 0.06, **wood) for x in (-0.75, 0.05)]
+    solids.append(box(-0.35, 1.5, -1.2, 0.46, 0.12, 0.06, **wood))
+    for k in range(7):  # on the edges of the cupboard
+        c, s = math.cos(math.radians(8)), math.sin(math.radians(8))
+        for u, v in ((-0.46, 0.05 + 0.13 * k), (0.46, 0.05 + 0.13 * k), (0.14 * (k - 3), 0.05)):
+            solids.append(box(1.3 + c * u + s * 0.4, v, -1.6 - s * u + c * 0.4, 0.03, 0.05, 0.01,
+                              color=WHITE, contrast=1.0, turn=8))  # fmt: skip
+    return solids
+
+
 def tree(dice: np.random.Generator, x: float, z: float, tall: float, leaves: int) -> list[Solid]:
     """A trunk, branches, and leaves in clusters; without leaves there are more branches."""
     more: Any = {"color": EARTH, "contrast": 0.8}
@@ -545,7 +571,7 @@ def ring(start: float, stop: float, far: float, heights: tuple[float, ...], look
 
 def paths(name: str, count: int) -> tuple[Array, Array]:
     """Where the photos of a scene are taken from, and towards what."""
-    if name == "room":
+    if name in ("room", "bare"):
         return ring(-50, 60, 2.5, (1.1, 1.7), np.array([0.0, 0.6, -0.9]), count)
     if name in ("heap", "white"):
         return ring(-30, 120, 3.4, (1.0, 1.9), np.array([-0.2, 0.4, -0.2]), count)
@@ -599,13 +625,15 @@ def paths(name: str, count: int) -> tuple[Array, Array]:
 
 
 SCENES = {
-    "room": room, "front": front, "heap": heap, "white": white, "village": village,
+    "room": room, "front": front, "heap": heap, "white": white, "bare": bare,
+    "village": village,
     "corridor": corridor, "table": desk, "park": park, "pond": pond,
     "hills": hills, "shop": shop, "street": street, "grid": village, "hollow": hollow,
 }  # fmt: skip
 # Of each scene lamps (place, half of the side) or else a sky with a sun.
 LAMPS = {
     "room": [((0.4, 2.9, 0.6), 0.7)],
+    "bare": [((0.4, 2.9, 0.6), 0.7)],
     "table": [((0.8, 2.9, 0.6), 1.0)],
     "corridor": [((0.0, 2.55, z), 0.4) for z in (0, -4, -8, -12, -16)],
 }  # fmt: skip

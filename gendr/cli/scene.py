@@ -324,7 +324,7 @@ def warnings_of(
             said.append(text.format(share=sum(own), count=len(own)))
     bare = [] if boxed else [one["photo"] for one in each if one["cover"] < _COVERED]
     if bare:
-        other = 1 - sum(facts[key] for key in ("matched", "assumed", "plain", "mirrored"))
+        other = 1 - sum(facts[key] for key in ("matched", "assumed", "planar", "plain", "mirrored"))
         said.append(
             f"less than {_COVERED:.0%} of these photos is covered by the mesh: {first_few(bare)}; "
             f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and "

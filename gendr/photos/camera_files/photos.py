@@ -22,13 +22,13 @@ __all__ = [
 
 IMAGES = (
     ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".avif", ".jfif", ".jpe", ".mpo",
-    ".ppm", *HEIC,
+    ".ppm", ".pgm", *HEIC,
 )  # fmt: skip
 # Raw data of cameras, JPEG XL, and linear light, which Pillow does not read, two fisheye images in
 # one (Insta360), and rare formats.
 UNREAD = (
     ".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".jxl",
-    ".exr", ".hdr", ".jp2", ".jpx", ".tga", ".pgm", ".insp",
+    ".exr", ".hdr", ".jp2", ".jpx", ".tga", ".insp",
 )  # fmt: skip
 # Folders of masks.
 MASKS = ("masks", "mask")

@@ -169,6 +169,7 @@ def build(
         "matched": float(cloud.matched[paired].mean()),
         "kept": float(cloud.kept[paired].mean()),
         "assumed": float(cloud.assumed[paired].mean()),
+        "planar": float(cloud.planar[paired].mean()),
         "plain": float(cloud.plain[paired].mean()),
         "mirrored": float(cloud.mirrored[paired].sum(1).mean()),
         "mirrors": [

@@ -21,9 +21,11 @@ from gendr.photos.scene.depth_maps import DepthMap
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.mirrors import Depths, Mirror, find_mirrors
 from gendr.photos.scene.model import Scene
+from gendr.photos.scene.planar import find_planar, find_walls, normals_of
 from gendr.photos.scene.sky import (
     above_all,
     above_horizon,
+    as_bright,
     find_plain,
     find_sky,
     find_smooth,
@@ -42,6 +44,8 @@ _PIXELS = 30_000_000
 # Stereo looks no farther than some times the depth of the points, so that clouds are matched there,
 # at the end: inverse depths up to this many times the least one of a photo tell of no depth.
 _END = 1.2
+# The first number of the planes of a photo, of which there are at most `planar.MOST`.
+_PLANAR = 128
 
 
 @final
@@ -86,7 +90,8 @@ class Cloud:
             doubtful and part of a point.
         kept: [N], the share of them that are part of a point.
         assumed: [N], the share that is taken to be ground, see `Ground`.
-        plain: [N], the share without a pattern that is neither matched nor ground.
+        planar: [N], the share without a pattern that is taken to lie on planes around it.
+        plain: [N], the share without a pattern that is neither matched nor taken to be anything.
         depths: float32 [H, W] of each photo, the inverse depths of the pixels whose cost is low
             enough, or that are assumed, or doubtful and part of a point; -1 in the sky, and 0
             elsewhere.
@@ -104,6 +109,7 @@ class Cloud:
     matched: Array
     kept: Array
     assumed: Array
+    planar: Array
     plain: Array
     depths: tuple[Array, ...]
     ground: Ground | None
@@ -177,14 +183,20 @@ def fused(
         signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
         nothing &= rises
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
+        sky[i] &= ~find_walls(scene.K[i], found.planes, good, sky[i])
         places = np.flatnonzero(sure & ~sky[i])[::_SPARSE]
         plain[per_photo[i]] = even.ravel()
         depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()
+        bright = sky[i] | (rises & as_bright(scene.images[i], sky[i]))
+        part = find_planar(scene.images[i], scene.K[i], found.planes, good, even, bright)
+        assumed[per_photo[i]] = np.where(part.labels > 0, _PLANAR - 1 + part.labels, 0).ravel()
+        planes_of[i] = part.planes
         return _positions(scene, i, planes, places), _normals(scene, i, planes, places)
 
+    # Of each pixel 0, or whose plane it is given: 1 the ground's, from 2 on those of mirrors, and
+    # from `_PLANAR` on those of its photo, see `find_planar`.
+    assumed, planes_of = np.zeros(len(depths), np.uint8), dict[int, Array]()
     flat = mapped(filled, used)
-    # Of each pixel 0, or whose plane it is given: 1 the ground's, from 2 on those of mirrors.
-    assumed = np.zeros(len(depths), np.uint8)
     ground, mirrors = None, tuple[Mirror, ...]()
     if flat:
         points, normals = (np.concatenate(part) for part in zip(*flat, strict=True))
@@ -219,6 +231,12 @@ def fused(
         by_points = mapped(partial(assume, ground=ground, last=False), range(len(scene)))
         ground = aligned(ground, scene, by_points)
         mapped(partial(assume, ground=ground, last=True), range(len(scene)))
+    for i, planes in planes_of.items():
+        # What is neither a mirror's nor the ground's by now.
+        places = np.flatnonzero(assumed[per_photo[i]] >= _PLANAR)
+        y, x = np.divmod(places, widths[i])
+        a, b, c = planes[assumed[per_photo[i]][places] - _PLANAR].T
+        depths[per_photo[i]][places] = a * x + b * y + c
     doubtful = depths < 0
     np.abs(depths, out=depths)
     taken = np.zeros(len(depths), bool)
@@ -240,8 +258,11 @@ def fused(
             places = np.flatnonzero(views)
             if share < 1:
                 places = places[dice.random(len(places)) < share]
-            normals = _normals(scene, i, DepthMap.load(files[i]).planes.reshape(-1, 3), places)
             kinds = assumed[offsets[i] + places]
+            planes, planar = DepthMap.load(files[i]).planes.reshape(-1, 3), kinds >= _PLANAR
+            planes[places[planar], 0] = depths[offsets[i] + places[planar]]
+            planes[places[planar], 1:] = planes_of[i][kinds[planar] - _PLANAR, :2]
+            normals = _normals(scene, i, planes, places)
             if ground is not None:
                 normals[kinds == 1] = ground.up
             for k, mirror in enumerate(mirrors):
@@ -261,10 +282,10 @@ def fused(
         column.clear()  # there may be a gigabyte of points
     depths[doubtful & ~taken] = 0
     plain &= depths <= 0
-    matched, kept, ground_share, plain_share, *mirrored = (
+    matched, kept, ground_share, planar_share, plain_share, *mirrored = (
         np.array([float(x[own].mean()) for own in per_photo])
         for x in (
-            (depths > 0) & (assumed == 0), taken, assumed == 1, plain,
+            (depths > 0) & (assumed == 0), taken, assumed == 1, assumed >= _PLANAR, plain,
             *(assumed == 2 + k for k in range(len(mirrors))),
         )
     )  # fmt: skip
@@ -274,8 +295,9 @@ def fused(
     parted = tuple(depths[own].reshape(h, w) for own, (h, w) in zip(per_photo, shapes, strict=True))
     points, normals, colors, first, places, views = joined
     return Cloud(
-        points, normals, colors, first, places, views, matched, kept, ground_share, plain_share,
-        parted, ground, mirrors, np.array(mirrored).reshape(-1, len(scene)).T,
+        points, normals, colors, first, places, views, matched, kept, ground_share,
+        planar_share, plain_share, parted, ground, mirrors,
+        np.array(mirrored).reshape(-1, len(scene)).T,
     )  # fmt: skip
 
 
@@ -288,16 +310,10 @@ def _positions(scene: Scene, i: int, planes: Array, places: Array) -> Array:
 
 
 def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:
-    """Unit normals of the planes at some pixels, towards the camera.
-
-    Where w = n . K^-1 p / d, K^T (wx, wy, w - x wx - y wy) is along n.
-    """
-    width = scene.images[i].shape[1]
-    w, wx, wy = planes[places].astype(np.float64).T
-    rest = w - (places % width) * wx - (places // width) * wy
-    normals = -np.stack([wx, wy, rest], 1) @ scene.K[i] @ scene.R[i]
-    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
-    return normals.astype(np.float32)
+    """Unit normals of the planes at some pixels, towards the camera."""
+    y, x = np.divmod(places, scene.images[i].shape[1])
+    away = normals_of(scene.K[i], planes[places], x, y)
+    return (-away @ scene.R[i]).astype(np.float32)
 
 
 def thinned(scene: Scene, cloud: Cloud, most: int) -> tuple[Array, Array, int]:

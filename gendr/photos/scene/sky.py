@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gendr.photos.scene.model import Scene
 
-__all__ = ["above_all", "above_horizon", "find_plain", "find_sky", "find_smooth"]
+__all__ = ["above_all", "above_horizon", "as_bright", "find_plain", "find_sky", "find_smooth"]
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +34,8 @@ _REACH, _FOUND = 6, 0.03
 _LEAST = 0.003
 # How far below the horizon sky may be, a tangent, as it is only known about.
 _LEVEL = 0.1
+# The least brightness of what may be sky, of its mean.
+_BRIGHT = 0.8
 
 
 def find_plain(image: Array) -> Array:
@@ -143,3 +145,14 @@ def above_all(image: Array, sky: Array, quarters: int) -> Array:
     else:
         found[:] = False
     return found
+
+
+def as_bright(image: Array, sky: Array) -> Array:
+    """Where a photo is as bright as its sky, bool [H, W]: what is seen of it through an arch, say.
+
+    Args:
+        image: uint8 [H, W, 3].
+        sky: bool [H, W].
+    """
+    grey = image.mean(2, dtype=np.float32)
+    return grey >= _BRIGHT * grey[sky].mean() if sky.any() else np.zeros_like(sky)

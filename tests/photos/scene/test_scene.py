@@ -38,9 +38,11 @@ from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.minimum_cut import minimum_cut
 from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
+from gendr.photos.scene.planar import find_planar, find_walls, normals_of
 from gendr.photos.scene.sky import (
     above_all,
     above_horizon,
+    as_bright,
     find_plain,
     find_sky,
     find_smooth,
@@ -822,6 +824,77 @@ def test_the_sky_beside_a_roof_has_no_contrast(room):
         assert (costs[:, :44] == 2).all()
         assert (costs[:, 45:47] == 2).all() == bright  # what is dark may be thin
         assert (costs[:, 50:] == 2).mean() < 0.1
+
+
+def test_parts_without_a_pattern_lie_on_the_plane_around_them():
+    K = np.array([[160.0, 0, 80], [0, 160, 60], [0, 0, 1]])
+    y, x = np.mgrid[:120, :160]
+    ones = np.ones((120, 160))
+
+    def plane(a, b, c):
+        return np.stack([a * x + b * y + c, a * ones, b * ones], -1)
+
+    wall, image = plane(2e-4, -1e-4, 0.2), np.full((120, 160, 3), 200, np.uint8)
+    even, none = np.zeros((120, 160), bool), np.zeros((120, 160), bool)
+    even[40:80, 50:110] = True
+    labels, fitted = find_planar(image, K, wall, ~even, even, none)
+    assert (labels > 0).tolist() == even.tolist()
+    np.testing.assert_allclose(fitted, [[2e-4, -1e-4, 0.2]], rtol=1e-9)
+    assert not find_planar(image, K, wall, ~even, even, even).labels.any()  # sky
+    # An outline on the plane whose surface turns away from it, as that of an arm beside a body.
+    turned = wall.copy()
+    turned[..., 1] += 0.01
+    at = np.array([80]), np.array([60])
+    own, other = (normals_of(K, planes[60, 80:81], *at)[0] for planes in (wall, turned))
+    assert own @ other < 0.9
+    assert not find_planar(image, K, turned, ~even, even, none).labels.any()
+    # What is nearer may hide the rest of it, but nothing may be seen through it.
+    dice = np.random.default_rng(0)
+    for depth, there in ((0.4, True), (0.1, False)):
+        other = (np.abs(x - 80) < 20) | (np.abs(y - 60) < 12)
+        mixed = np.where(other[..., None], plane(0, 0, depth), wall)
+        mixed[..., 0] *= np.where(other, dice.uniform(0.8, 1.2, x.shape), 1)
+        found = find_planar(image, K, mixed, ~even, even, none).labels
+        assert found.any() == found[even].all() == there
+    # A gate before a wall with pictures: through it the wall is seen, and no plane of the gate.
+    known, even = np.zeros((120, 160), bool), np.ones((120, 160), bool)
+    gate = (x >= 60) & (x < 100) & (y >= 30) & ~((x >= 68) & (x < 92) & (y >= 38))
+    pictures = ((x - 25) % 110 < 20) & ((y - 12) % 80 < 15)
+    known |= gate | pictures
+    even &= ~known
+    both = np.where(gate[..., None], plane(0, 0, 0.4), wall)
+    found = find_planar(image, K, both, known, even, none)
+    inside = found.labels[45:90, 70:90]
+    assert inside.all()
+    np.testing.assert_allclose(found.planes[inside - 1] - [2e-4, -1e-4, 0.2], 0, atol=1e-9)
+    image[38:, 68:92] = 80  # what is of another colour is a door
+    door = find_planar(image, K, both, known, even, none)
+    np.testing.assert_allclose(
+        door.planes[door.labels[45:90, 70:90] - 1] - [0, 0, 0.4], 0, atol=1e-9
+    )
+    # Nor is the wall before what is seen behind it.
+    image[:] = 200
+    niche = np.where(gate[..., None], plane(0, 0, 0.1), wall)
+    assert not find_planar(image, K, niche, known, even, none).labels[45:90, 70:90].any()
+
+
+def test_walls_have_pictures_and_the_sky_has_leaves():
+    K = np.array([[160.0, 0, 80], [0, 160, 60], [0, 0, 1]])
+    y, x = np.mgrid[:120, :160]
+    on = ((x - 20) % 60 < 25) & ((y - 15) % 50 < 20)
+    planes = np.stack([1e-4 * x + 0.2, np.full(x.shape, 1e-4), np.zeros(x.shape)], -1)
+    assert (find_walls(K, planes, on, ~on) == ~on).all()
+    small = (abs(x - 80) < 6) & (abs(y - 60) < 6)
+    assert not find_walls(K, planes, small, ~small).any()
+    dice = np.random.default_rng(0)
+    planes[..., 0] *= 1 + 0.1 * dice.random((120, 160))
+    assert not find_walls(K, planes, on, ~on).any()
+    # Through an arch the sky is as bright as above it.
+    image = np.full((120, 160, 3), 90, np.uint8)
+    image[:30] = image[60:, 60:90] = 220
+    sky = y < 30
+    assert (as_bright(image, sky) == (image[..., 0] > 100)).all()
+    assert not as_bright(image, sky & False).any()
 
 
 def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
