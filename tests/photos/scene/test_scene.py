@@ -875,8 +875,8 @@ def test_parts_without_a_pattern_lie_on_the_plane_around_them():
     # Nor is the wall before what is seen behind it.
     image[:] = 200
     niche = np.where(gate[..., None], plane(0, 0, 0.1), wall)
-    found = find_planar(image, K, niche, known, even, none)
-    assert (found.planes[found.labels[45:90, 70:90] - 1, 2] < 0.15).all()
+    niche[..., 0] *= np.where(gate, dice.uniform(0.8, 1.2, x.shape), 1)
+    assert not find_planar(image, K, niche, known, even, none).labels[45:90, 70:90].any()
 
 
 def test_walls_have_pictures_and_the_sky_has_leaves():
