@@ -872,11 +872,16 @@ def test_parts_without_a_pattern_lie_on_the_plane_around_them():
     np.testing.assert_allclose(
         door.planes[door.labels[45:90, 70:90] - 1] - [0, 0, 0.4], 0, atol=1e-9
     )
-    # Nor is the wall before what is seen behind it.
-    image[:] = 200
-    niche = np.where(gate[..., None], plane(0, 0, 0.1), wall)
-    niche[..., 0] *= np.where(gate, dice.uniform(0.8, 1.2, x.shape), 1)
-    assert not find_planar(image, K, niche, known, even, none).labels[45:90, 70:90].any()
+    # Nor is the wall before what is seen behind it, in a niche with a frame.
+    image[:], frame = 200, (x >= 50) & (x < 110) & (y >= 20)
+    hole = (x >= 68) & (x < 92) & (y >= 38)
+    deep = (x >= 60) & (x < 100) & (y >= 30) & ~hole
+    niche = np.where(deep[..., None], plane(0, 0, 0.1), wall)
+    niche[..., 0] *= np.where(deep, dice.uniform(0.8, 1.2, x.shape), 1)
+    known, even = frame & ~hole | pictures, ~frame & ~pictures | hole
+    found = find_planar(image, K, niche, known, even, none).labels
+    assert found[15:19, 60:100].all()
+    assert not found[45:90, 70:90].any()
 
 
 def test_walls_have_pictures_and_the_sky_has_leaves():
