@@ -873,9 +873,9 @@ def test_parts_without_a_pattern_lie_on_the_plane_around_them():
         door.planes[door.labels[45:90, 70:90] - 1] - [0, 0, 0.4], 0, atol=1e-9
     )
     # Nor is the wall before what is seen behind it, in a niche with a frame.
-    image[:], frame = 200, (x >= 50) & (x < 110) & (y >= 20)
+    image[:], frame = 200, (x >= 56) & (x < 104) & (y >= 26)
     hole = (x >= 68) & (x < 92) & (y >= 38)
-    deep = (x >= 60) & (x < 100) & (y >= 30) & ~hole
+    deep = (x >= 62) & (x < 98) & (y >= 32) & ~hole
     niche = np.where(deep[..., None], plane(0, 0, 0.1), wall)
     niche[..., 0] *= np.where(deep, dice.uniform(0.8, 1.2, x.shape), 1)
     known, even = frame & ~hole | pictures, ~frame & ~pictures | hole
