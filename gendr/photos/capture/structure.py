@@ -27,6 +27,8 @@ from scipy.spatial import KDTree
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
+# How far the axis of a lens may be from the middle of a photo, of its longer side.
+ASKEW = 0.15
 # By how much more of the verified matches must agree with cameras that are better, and by how many
 # pixels these may be off; see `support`.
 MORE, WIDE = 0.01, 2.0
@@ -761,7 +763,25 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
     pycolmap.create_default_bundle_adjuster(options, config, found).solve()
     found.update_point_3d_errors()
     after = found.compute_mean_reprojection_error()
-    return found if after < (1 - BETTER) * before else model
+    better = after < (1 - BETTER) * before
+    return found if better and all(is_usual(found.cameras[lens]) for lens in shared) else model
+
+
+def is_usual(lens: "pycolmap.Camera") -> bool:
+    """Whether a RADIAL lens is one that is built: with its axis near the middle, and no folds.
+
+    Cameras that hardly moved tell little of a lens, and errors fall with one that does not exist.
+    """
+    focal, cx, cy, k1, k2 = lens.params
+    half = np.array([lens.width, lens.height]) / 2
+    aside = np.abs(half - [cx, cy])
+    corner = float(np.linalg.norm(half + aside)) / focal
+    # Outwards until the farthest corner is met, which a lens that folds before never meets.
+    r = np.linspace(0, 2 * corner, 200)
+    bent = r * (1 + k1 * r**2 + k2 * r**4)
+    met = int(np.argmax(bent >= corner))
+    grows = met > 0 and bool((np.diff(bent[: met + 1]) > 0).all())
+    return grows and bool(aside.max() <= ASKEW * 2 * half.max())
 
 
 def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[str, Any]":

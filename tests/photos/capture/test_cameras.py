@@ -392,6 +392,24 @@ def test_a_lens_gets_more_parameters_where_they_are_better():
             assert better is start
 
 
+@needs_pycolmap
+@pytest.mark.parametrize(("params", "usual"), [
+    ([680, 320, 240, -0.1, 0.02], True),
+    ([680, 410, 240, 0.0, 0.0], True),
+    ([680, 320, 34, 0.0, 0.0], False),
+    ([680, 227, 33.8, -1.58, 5.6], False),
+    ([400, 320, 240, -0.6, 0.0], False),  # folds before the corners
+    ([400, 320, 240, -0.3, 0.05], True),
+])  # fmt: skip
+def test_a_lens_that_nobody_builds_is_not_better(params, usual):
+    import pycolmap
+
+    from gendr.photos.capture.structure import is_usual
+
+    lens = pycolmap.Camera(model="RADIAL", width=640, height=480, params=params)
+    assert is_usual(lens) == usual
+
+
 # -------------------------------------------------------------------------------------------------
 # GPS fixes of photos: read from EXIF, and what they say of cameras, wrong ones aside
 
