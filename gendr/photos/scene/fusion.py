@@ -44,6 +44,8 @@ _PIXELS = 30_000_000
 # Stereo looks no farther than some times the depth of the points, so that clouds are matched there,
 # at the end: inverse depths up to this many times the least one of a photo tell of no depth.
 _END = 1.2
+# How exactly stereo knows depths, in pixels of the median of the other photos.
+_EXACT = 0.5
 # The first number of the planes of a photo, of which there are at most `planar.MOST`.
 _PLANAR = 128
 
@@ -183,12 +185,13 @@ def fused(
         signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
         nothing &= rises
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
-        sky[i] &= ~find_walls(scene.K[i], found.planes, good, sky[i])
+        off = _EXACT / max(_motion(scene, i), 1e-300)
+        sky[i] &= ~find_walls(scene.K[i], found.planes, good, sky[i], off)
         places = np.flatnonzero(sure & ~sky[i])[::_SPARSE]
         plain[per_photo[i]] = even.ravel()
         depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()
         bright = sky[i] | (rises & as_bright(scene.images[i], sky[i]))
-        part = find_planar(scene.images[i], scene.K[i], found.planes, good, even, bright)
+        part = find_planar(scene.images[i], scene.K[i], found.planes, good, even, bright, off)
         assumed[per_photo[i]] = np.where(part.labels > 0, _PLANAR - 1 + part.labels, 0).ravel()
         planes_of[i] = part.planes
         return _positions(scene, i, planes, places), _normals(scene, i, planes, places)
@@ -307,6 +310,15 @@ def _positions(scene: Scene, i: int, planes: Array, places: Array) -> Array:
     pixels = np.stack([places % width, places // width, np.ones(len(places))], 1)
     x = pixels @ np.linalg.inv(scene.K[i]).T / planes[places, :1]
     return (x - scene.t[i]) @ scene.R[i]
+
+
+def _motion(scene: Scene, i: int) -> float:
+    """By how many pixels the middle of a photo moves in others as inverse depths change by 1."""
+    middle = np.array([*scene.images[i].shape[1::-1], 2.0]) / 2
+    pairs = [scene.between(i, j) for j in scene.neighbours[i]]
+    places = [(turn @ middle, shift) for turn, shift in pairs]
+    moves = [(shift[:2] - shift[2] * at[:2] / at[2]) / at[2] for at, shift in places]
+    return float(np.median(np.linalg.norm(moves, axis=1)))
 
 
 def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:

@@ -27,7 +27,7 @@ _RING, _JUDGES = 6, 2000
 # Planes that are tried, of three pixels within at least twice this area, in pixels; how often the
 # best is corrected by the pixels on it, and the fewest of those.
 _TRIES, _SPREAD, _CORRECTIONS, _FEWEST = 200, 20.0, 3, 12
-# By how much inverse depths on a plane may differ, and how far normals, as a cosine.
+# By how much inverse depths on a plane may differ, of them, and how far normals, as a cosine.
 _RELATIVE, _ALONG = 0.005, 0.9
 # The least shares: of the pixels around a part that are on a plane, and of those between them that
 # are known and not nearer, those that are; and how many planes a part has at most.
@@ -53,7 +53,7 @@ class PlanarParts(NamedTuple):
 
 
 def find_planar(
-    image: Array, K: Array, planes: Array, known: Array, even: Array, sky: Array
+    image: Array, K: Array, planes: Array, known: Array, even: Array, sky: Array, off: float = 0.0
 ) -> PlanarParts:
     """The parts of a photo without depths and a pattern that lie on one plane with their borders.
 
@@ -64,6 +64,7 @@ def find_planar(
         known: bool [H, W], where they are.
         even: bool [H, W], where the photo has no pattern.
         sky: bool [H, W], what may be sky, where there are no planes.
+        off: by how much inverse depths on a plane may differ in any case.
     """
     from scipy import ndimage
 
@@ -105,20 +106,20 @@ def find_planar(
                 key=lambda wall: float(fitted[wall[0] - 1] @ [*at, 1]),
             )
             for number, corners in around:
-                if _behind(fitted[number - 1], planes, there).mean() <= _THROUGH:
+                if _behind(fitted[number - 1], planes, there, off).mean() <= _THROUGH:
                     y, x = near[_within(corners, near)].T
                     labels[y, x] = np.where(labels[y, x] == 0, number, labels[y, x])
             continue
         # The sides of a box may look the same.
         for _ in range(_SIDES):
             y, x = there.T
-            found = _plane(K, x, y, planes[y, x], dice)
+            found = _plane(K, x, y, planes[y, x], dice, off)
             if found is None or found[1].sum() < least or len(fitted) == MOST:
                 break
             plane, on = found
             side = _within(there[on], there)
             # What is nearer hides the plane; what is farther away is seen through it.
-            behind = side & ~on & _behind(plane, planes, there)
+            behind = side & ~on & _behind(plane, planes, there, off)
             corners, there = there[on], there[~(side & ~behind)]
             if on.sum() < _AGREE * (on | behind).sum():
                 continue
@@ -130,13 +131,14 @@ def find_planar(
     return PlanarParts(labels, np.array(fitted).reshape(-1, 3))
 
 
-def _behind(plane: Array, planes: Array, there: Array) -> Array:
+def _behind(plane: Array, planes: Array, there: Array, off: float) -> Array:
     """Which pixels, of rows and columns [P, 2], show what is behind a plane: [P]."""
     y, x = there.T
-    return planes[y, x, 0] < (1 - _RELATIVE) * (plane[0] * x + plane[1] * y + plane[2])
+    own = plane[0] * x + plane[1] * y + plane[2]
+    return planes[y, x, 0] < own - np.maximum(_RELATIVE * own, off)
 
 
-def find_walls(K: Array, planes: Array, known: Array, sky: Array) -> Array:
+def find_walls(K: Array, planes: Array, known: Array, sky: Array, off: float = 0.0) -> Array:
     """The parts of what looks like sky that are walls: on them hang pictures, in one plane.
 
     Args:
@@ -144,6 +146,7 @@ def find_walls(K: Array, planes: Array, known: Array, sky: Array) -> Array:
         planes: [H, W, 3], inverse depths and their slopes along x and y.
         known: bool [H, W], where they are.
         sky: bool [H, W], plain parts that may be walls.
+        off: by how much inverse depths on a plane may differ in any case.
 
     Returns: bool [H, W], those that are.
     """
@@ -158,7 +161,7 @@ def find_walls(K: Array, planes: Array, known: Array, sky: Array) -> Array:
             continue
         some = dice.choice(len(y), min(len(y), _JUDGES), replace=False)
         y, x = y[some], x[some]
-        found = _plane(K, x, y, planes[y, x], dice)
+        found = _plane(K, x, y, planes[y, x], dice, off)
         if found is not None and found[1].mean() >= _AGREE:
             walls |= own
     return walls
@@ -188,14 +191,14 @@ def normals_of(K: Array, planes: Array, x: Array, y: Array) -> Array:
 
 
 def _plane(
-    K: Array, x: Array, y: Array, planes: Array, dice: np.random.Generator
+    K: Array, x: Array, y: Array, planes: Array, dice: np.random.Generator, off: float
 ) -> tuple[Array, Array] | None:
     """The plane on which most pixels are, and which; None if too few are."""
     w, normals = planes[:, 0].astype(np.float64), normals_of(K, planes, x, y)
     given = np.stack([x, y, np.ones(len(x))], 1).astype(np.float64)
 
     def agreeing(planes: Array) -> Array:
-        near = np.abs(planes @ given.T - w) <= _RELATIVE * w
+        near = np.abs(planes @ given.T - w) <= np.maximum(_RELATIVE * w, off)
         along = planes @ K
         along /= np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-300)
         return near & (along @ normals.T >= _ALONG)
