@@ -244,6 +244,21 @@ def fake(root, **options):
     return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, (), 0.5)
 
 
+@pytest.mark.parametrize("step", [0.02, 0.3])
+def test_photos_from_one_place_are_told_so(step):
+    """Three photos side by side of points at distances of 2 to 8, and one that one of them sees."""
+    entries = tuple(
+        {"file": f"{k}.jpg", "R": np.eye(3).tolist(), "t": [-step * k, 0, 0]} for k in range(3)
+    )
+    points = np.array([[step, 0, z] for z in (2.0, 4, 8)] + [[0, 0, 1]])
+    tracks = ((0, 1, 2), (0, 1, 2), (1, 2), (1,))
+    found = module.FoundCameras(entries, (), points, points, tracks, 0.3)
+    assert found.angle == pytest.approx(2 * np.degrees(np.arctan(step / 4)))
+    assert found.narrow == (step < 0.1)
+    assert ("stand close together" in _line(found)) == found.narrow
+    assert not module.FoundCameras(entries, (), points[:0], points[:0], (), 0.3).narrow
+
+
 @pytest.mark.rotating(5, group="photos")
 @pytest.mark.usefixtures("small_pictures")
 def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatch, capsys):
@@ -455,6 +470,7 @@ def test_cameras_stand_as_gps_says(path):
     want = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]])
     assert np.degrees(np.arccos((np.trace(axes @ want.T) - 1) / 2)) < 1.5
     assert 0.2 < found.error < 1.0
+    assert abs(found.scale * scale - 1) < found.size_error < 0.025
     centre = on_earth([true[list(found.used)].mean(0)])[0]
     assert abs(found.latitude - centre[0]) < 5e-6
     assert abs(found.longitude - centre[1]) < 5e-6
@@ -462,6 +478,24 @@ def test_cameras_stand_as_gps_says(path):
     low = [None if f is None else (*f[:2], float("nan")) for f in fixes]
     if path == "line":
         assert place_by_gps(eyes, up, low).altitude is None
+
+
+def test_how_far_sizes_by_gps_may_be_off():
+    """Of 100 walks around a house 95 are told, as of Student's distribution."""
+    dice, up = np.random.default_rng(3), np.array([0.0, 0, 1])
+    turns = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    ring = np.stack([20 * np.cos(turns), 20 * np.sin(turns), 0 * turns], 1)
+    told = [
+        place_by_gps(0.1 * ring, up, [(*fix[:2], float("nan")) for fix in on_earth(
+            ring + dice.normal(0, 2, ring.shape))])
+        for _ in range(100)
+    ]  # fmt: skip
+    assert None not in told
+    off = [abs(found.scale / 10 - 1) < found.size_error for found in told]
+    assert 0.9 <= np.mean(off) <= 0.99
+    # Three fixes say too little, even if they agree to a fifth of their spread.
+    bent = ring[[0, 3, 5]] + [[0, 6, 0], [0, 0, 0], [0, 0, 0]]
+    assert place_by_gps(0.1 * ring[[0, 3, 5]], up, on_earth(bent)) is None
 
 
 def test_fixes_on_both_sides_of_180_degrees():
