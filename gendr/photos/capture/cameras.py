@@ -625,18 +625,21 @@ def _entry(
     scale: tuple[float, float],
     world: tuple[Matrix, Matrix, float],
 ) -> dict[str, Any]:
-    """What a file of OpenCV's matrices says of a photo; a lens of (SIMPLE_)RADIAL."""
+    """What a file of OpenCV's matrices says of a photo; a lens of (SIMPLE_)RADIAL, or a fisheye."""
     focal, cx, cy, *bends = image["params"]
     width, height = image["size"]
     x, y = scale
     turn, centre, factor = world
     rotation, shift = np.array(image["R"]), np.array(image["t"])
+    # COLMAP's fisheye of two coefficients is OpenCV's with the other two 0.
+    fisheye = {"camera_model": "OPENCV_FISHEYE"} if image["model"].endswith("FISHEYE") else {}
     return {
         "file": name,
+        **fisheye,
         "width": round(width * x),
         "height": round(height * y),
         "K": [[focal * x, 0, cx * x], [0, focal * y, cy * y], [0, 0, 1]],
-        "dist": bends,
+        "dist": [*bends, 0.0, 0.0] if fisheye else bends,
         "R": (rotation @ turn.T).tolist(),
         "t": (factor * (shift + rotation @ centre)).tolist(),
     }

@@ -27,6 +27,8 @@ from scipy.spatial import KDTree
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
+# The first coefficient below which a lens may be a fisheye.
+BARREL = -0.1
 # By how much more of the verified matches must agree with cameras that are better, and by how many
 # pixels these may be off; see `support`.
 MORE, WIDE = 0.01, 2.0
@@ -736,16 +738,32 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
 
     One coefficient keeps the search for the first pair of images safe, but bends what lenses of
     compact cameras show by pixels towards the corners: of the castle of docs/results/photos.md the
-    mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. A lens that few
-    photos share would rather fit their noise, and stays.
+    mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. Of a lens that
+    bends much a fisheye is tried, too, as action cameras have it. A lens that few photos share
+    would rather fit their noise, and stays.
 
-    Source of the lens: Brown, Close-Range Camera Calibration, 1971.
+    Sources of the lenses: Brown, Close-Range Camera Calibration, 1971; Kannala & Brandt, A Generic
+    Camera Model and Calibration Method for Conventional, Wide-Angle and Fish-Eye Lenses, 2006.
     """
     photos = Counter(image.camera_id for image in model.images.values() if image.has_pose)
     shared = {lens for lens, count in photos.items() if count >= SHARED}
     if not shared:
         return model
-    before = model.compute_mean_reprojection_error()
+    kinds = ["RADIAL"]
+    if min(model.cameras[lens].params[3] for lens in shared) < BARREL:
+        kinds.append("RADIAL_FISHEYE")
+    best, error = model, (1 - BETTER) * model.compute_mean_reprojection_error()
+    for kind in kinds:
+        found = with_lens(model, shared, kind)
+        if (after := found.compute_mean_reprojection_error()) < error:
+            best, error = found, (1 - BETTER) * after
+    return best
+
+
+def with_lens(
+    model: "pycolmap.Reconstruction", lenses: "set[int]", kind: str
+) -> "pycolmap.Reconstruction":
+    """The model after bundle adjustment with some lenses of a kind with two coefficients."""
     found = pycolmap.Reconstruction(model)
     config, options = pycolmap.BundleAdjustmentConfig(), adjusting()
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
@@ -753,15 +771,19 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
         if image.has_pose:
             config.add_image(image.image_id)
     for number, lens in found.cameras.items():
-        if number in shared:
-            lens.model, lens.params = pycolmap.CameraModelId.RADIAL, [*lens.params, 0.0]
+        if number in lenses:
+            *pinhole, bend = lens.params
+            # tan a + k tan³ a = a + (k + 1/3) a³ + (k + 2/15) a⁵ + …
+            fish = kind == "RADIAL_FISHEYE"
+            bends = [bend + 1 / 3, bend + 2 / 15] if fish else [bend, 0.0]
+            lens.model = getattr(pycolmap.CameraModelId, kind)
+            lens.params = [*pinhole, *bends]
         else:
             config.set_constant_cam_intrinsics(number)
     options.refine_principal_point = True
     pycolmap.create_default_bundle_adjuster(options, config, found).solve()
     found.update_point_3d_errors()
-    after = found.compute_mean_reprojection_error()
-    return found if after < (1 - BETTER) * before else model
+    return found
 
 
 def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[str, Any]":

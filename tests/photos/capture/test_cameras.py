@@ -21,6 +21,7 @@ from gendr.jobs.folders import SOURCES
 from gendr.mesh import Mesh, axis_angle_to_matrix, icosphere
 from gendr.mesh.images import Picture, open_image
 from gendr.photos import load_points, load_views, save_views
+from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.photos.capture import cameras as module
 from gendr.photos.capture import find_cameras
 from gendr.photos.capture.cameras import _world, list_photos
@@ -407,6 +408,60 @@ def test_a_lens_gets_more_parameters_where_they_are_better():
             assert better is start
 
 
+@needs_pycolmap
+@pytest.mark.parametrize("kind", ["RADIAL_FISHEYE", "RADIAL"])
+def test_a_fisheye_is_found(tmp_path, kind):
+    """A ball of points seen from within by an action camera of 130 degrees, to 0.3 pixels.
+
+    The other lens bends as much, but by a polynomial. The file of the cameras says which it is.
+    """
+    import pycolmap
+
+    from gendr.photos.capture.structure import described, with_better_lens
+
+    dice, count = np.random.default_rng(0), 300
+    fish = kind == "RADIAL_FISHEYE"
+    right = [420.0, 490.0, 362.0, 0.02, 0.0] if fish else [420.0, 490.0, 362.0, -0.2, 0.03]
+    lens = pycolmap.Camera(model=kind, width=960, height=720, params=right, camera_id=1)
+    model = pycolmap.Reconstruction()
+    model.add_camera_with_trivial_rig(
+        pycolmap.Camera(model="SIMPLE_RADIAL", width=960, height=720, camera_id=1,
+                        params=[420.0, 480, 360, -0.15])
+    )  # fmt: skip
+    points = dice.normal(size=(count, 3)) * [1, 0.8, 0.3] + [0, 0, 1.2]
+    points *= dice.uniform(3, 5, (count, 1)) / np.linalg.norm(points, axis=1, keepdims=True)
+    seen = [pycolmap.Track() for _ in points]
+    for i in range(1, 9):
+        turn = pycolmap.Rotation3d(np.append(dice.normal(0, 0.05, 3), 1.0))
+        pose = pycolmap.Rigid3d(turn, dice.uniform(-0.8, 0.8, 3))
+        local = pose * points
+        spots = lens.img_from_cam(local)
+        good = (local[:, 2] > 0.3) & (spots > 0).all(1) & (spots < [960, 720]).all(1)
+        rows = np.flatnonzero(good)
+        for k, row in enumerate(rows):
+            seen[row].add_element(i, k)
+        noisy = spots[rows] + dice.normal(0, 0.3, (len(rows), 2))
+        image = pycolmap.Image(f"0/{i}.jpg", noisy, 1, i)
+        model.add_image_with_trivial_frame(image, pose)
+    for point, track in zip(points, seen, strict=True):
+        if track.length() > 2:
+            model.add_point3D(point, track, np.zeros(3, np.uint8))
+    pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions())
+    found = described(with_better_lens(model), tmp_path)
+    image = found["images"][0]
+    assert image["model"] == kind
+    assert found["error"] < 0.5
+    np.testing.assert_allclose(image["params"], right, rtol=0.01, atol=0.01)
+    entry = module._entry("a.jpg", image, (2.0, 2.0), (np.eye(3), np.zeros(3), 1.0))
+    (tmp_path / "cameras.json").write_text(json.dumps({"images": [entry]}))
+    Image.new("RGB", (1920, 1440)).save(tmp_path / "a.jpg")
+    cameras = read_cameras(tmp_path)
+    read = lens_of(cameras.meta, list_frames(cameras, 10.0)[0])
+    assert read.kind == ("fisheye" if fish else "radial")
+    np.testing.assert_allclose(read.bend[:2], right[3:], atol=0.01)
+    assert not any(read.bend[2:])
+
+
 # -------------------------------------------------------------------------------------------------
 # GPS fixes of photos: read from EXIF, and what they say of cameras, wrong ones aside
 
@@ -770,7 +825,7 @@ def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
         R = np.stack([right, np.cross(ahead, right), ahead])
         images.append({"name": f"40x30/{k:05d}.png", "R": (R @ turn.T).tolist(),
                        "t": (-scale * R @ place).tolist(), "params": [50.0, 20, 15, 0],
-                       "size": [40, 30], "depth": 1.0})  # fmt: skip
+                       "model": "SIMPLE_RADIAL", "size": [40, 30], "depth": 1.0})  # fmt: skip
     result = {"images": images, "error": 0.5}
     monkeypatch.setattr(
         module, "_run", lambda work, *_: (work / "result.json").write_text(json.dumps(result))
