@@ -154,6 +154,10 @@ def _line(found: FoundCameras) -> str:
     if found.narrow:
         text += "; photos stand close together, so that depths are rough: points are seen at "
         text += f"{found.angle:.1f} degrees in the median; walk a step to the side before each"
+    if found.unlikely:
+        text += f"; the focal length that fits, {found.focal:.2g} longer sides of a photo, is that "
+        text += "of no usual lens, as photos straight onto a plane do not tell it: heights may be "
+        text += "wrong; use photos with EXIF data, or take some aslant"
     if found.against:
         text += f"; {len(found.against)} pairs of photos match or look otherwise than they are "
         text += "placed, as where equal things stand in a row or an object looks alike from two "

@@ -67,6 +67,8 @@ _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
 # and how many points tell. Of a castle walked along it is 27, of a drone's grid 41, of photos
 # turned by hand 8 cm about one place 3.8.
 _NARROW, _SAMPLE = 5.0, 2000
+# Focal lengths in longer sides of photos beyond which no usual lens lies: 9 and 288 mm of film.
+_FOCALS = 0.25, 8.0
 # The share of pixels below the brightest, and what these are, of 255, in a dark photo.
 _BRIGHT, _DARK = 0.99, 128
 # Noise, of 255, from which on photos are smoothed before features are looked for, and what is left:
@@ -148,6 +150,17 @@ class FoundCameras:
     def narrow(self) -> bool:
         """Whether photos stand so close together that depths are rough."""
         return 0 < self.angle < _NARROW
+
+    @property
+    def focal(self) -> float:
+        """The median focal length in longer sides of the photos."""
+        found = [entry["K"][0][0] / max(entry["width"], entry["height"]) for entry in self.entries]
+        return float(np.median(found))
+
+    @property
+    def unlikely(self) -> bool:
+        """Whether the focal length is that of no usual lens, as planes straight on tell none."""
+        return bool(self.entries) and not _FOCALS[0] < self.focal < _FOCALS[1]
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.

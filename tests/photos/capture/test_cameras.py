@@ -238,7 +238,14 @@ def fake(root, **options):
     camera = look_at(3.0, [15, 25] * 6, [12.0 * i for i in range(12)], 30.0, dtype=torch.float64)
     turns, shifts, k = camera.to_opencv((320, 320))
     entries = [
-        {"file": n, "K": k[i].tolist(), "R": turns[i].tolist(), "t": shifts[i].tolist()}
+        {
+            "file": n,
+            "K": k[i].tolist(),
+            "R": turns[i].tolist(),
+            "t": shifts[i].tolist(),
+            "width": 320,
+            "height": 320,
+        }
         for i, n in enumerate(names[:11])
     ]
     none = np.zeros((0, 3))
@@ -246,11 +253,13 @@ def fake(root, **options):
 
 
 @pytest.mark.parametrize("step", [0.02, 0.3])
-def test_photos_from_one_place_are_told_so(step):
+def test_photos_that_tell_little_are_named(step):
     """Three photos side by side of points at distances of 2 to 8, and one that one of them sees."""
     entries = tuple(
-        {"file": f"{k}.jpg", "R": np.eye(3).tolist(), "t": [-step * k, 0, 0]} for k in range(3)
-    )
+        {"file": f"{k}.jpg", "R": np.eye(3).tolist(), "t": [-step * k, 0, 0],
+         "K": [[500.0, 0, 320], [0, 500, 240], [0, 0, 1]], "width": 640, "height": 480}
+        for k in range(3)
+    )  # fmt: skip
     points = np.array([[step, 0, z] for z in (2.0, 4, 8)] + [[0, 0, 1]])
     tracks = ((0, 1, 2), (0, 1, 2), (1, 2), (1,))
     found = module.FoundCameras(entries, (), points, points, tracks, 0.3)
@@ -258,6 +267,10 @@ def test_photos_from_one_place_are_told_so(step):
     assert found.narrow == (step < 0.1)
     assert ("stand close together" in _line(found)) == found.narrow
     assert not module.FoundCameras(entries, (), points[:0], points[:0], (), 0.3).narrow
+    # Of a plane straight on a focal length was found that is a tenth of the right one.
+    assert not found.unlikely
+    bent = tuple({**e, "K": [[50.0, 0, 320], [0, 50, 240], [0, 0, 1]]} for e in entries)
+    assert "fits, 0.078 longer sides" in _line(replace(found, entries=bent))
 
 
 @pytest.mark.rotating(5, group="photos")
