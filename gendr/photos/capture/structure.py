@@ -27,6 +27,9 @@ from scipy.spatial import KDTree
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
+# How many times as long or short as EXIF data say a focal length that is found may be; else it is
+# held.
+FAR = 2.0
 # The first coefficient below which a lens may be a fisheye.
 BARREL = -0.1
 # By how much more of the verified matches must agree with cameras that are better, and by how many
@@ -97,16 +100,34 @@ def main(folder: Path) -> None:
     else:
         pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
     best = mapped(job, database, folder)
+    if best is not None and astray(best, job):
+        shutil.copy(database, held := folder / "held.db")
+        found = mapped(job | {"hold": True}, held, folder, best.num_reg_images())
+        if found is not None and support(found, held) > support(best, database):
+            best, database, job = found, held, job | {"hold": True}
     against: list[tuple[str, str]] = []
     if best is not None:
         best, database = untangled(best, job, database, folder)
-        best, database = with_own_lenses(best, job, database, folder)
-        best = with_better_lens(guided(best, job["places"], database, folder))
+        if "hold" not in job:
+            best, database = with_own_lenses(best, job, database, folder)
+            best = with_better_lens(guided(best, job["places"], database, folder))
         against = doubted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def astray(model: "pycolmap.Reconstruction", job: "dict[str, Any]") -> bool:
+    """Whether a focal length has left what EXIF data say of it.
+
+    Photos of a flat field straight down do not tell it: it ends where COLMAP lets it.
+    """
+    said = {name: group["focal"] for group in job["groups"] for name in group["names"]}
+    return any(
+        said[image.name] and not 1 / FAR < image.camera.params[0] / said[image.name] < FAR
+        for image in model.images.values()
+    )
 
 
 def count_of(job: "dict[str, Any]") -> int:
@@ -145,6 +166,7 @@ def mapped(
     print(f"place {done}", flush=True)  # noqa: T201
     options = placing()
     options.extract_colors = True
+    options.ba_refine_focal_length = "hold" not in job
     best: pycolmap.Reconstruction | None = None
     for k, (angle, forward) in enumerate(job["first_pairs"]):
         options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward

@@ -422,6 +422,33 @@ def test_a_lens_gets_more_parameters_where_they_are_better():
 
 
 @needs_pycolmap
+def test_focal_lengths_of_exif_can_be_held(tmp_path):
+    """As for photos of a plane straight on, of which any other would fit as well."""
+    import pycolmap
+
+    from gendr.photos.capture.structure import astray, mapped
+
+    scene = pycolmap.SyntheticDatasetOptions()
+    scene.num_rigs, scene.num_frames_per_rig, scene.num_points3D = 1, 6, 120
+    scene.num_points2D_without_point3D = 0
+    pycolmap.set_random_seed(0)
+    (tmp_path / "images").mkdir()
+    with closing(pycolmap.Database.open(tmp_path / "features.db")) as database:
+        truth = pycolmap.synthesize_dataset(scene, database)
+        lens = truth.cameras[1]
+        lens.params = [1300.0, *lens.params[1:]]  # it is 1280
+        database.update_camera(lens)
+    group = {"focal": 1300.0, "names": [image.name for image in truth.images.values()]}
+    job = {"threads": 1, "first_pairs": module._FIRST_PAIRS, "part": 0.5, "groups": [group]}
+    found = mapped(job | {"hold": True}, tmp_path / "features.db", tmp_path)
+    assert found.num_reg_images() == 6
+    assert found.cameras[1].params[0] == 1300
+    for focal, gone in ((1300.0, False), (400.0, True), (3000.0, True), (0.0, False)):
+        group["focal"] = focal
+        assert astray(found, job) == gone
+
+
+@needs_pycolmap
 @pytest.mark.parametrize("kind", ["RADIAL_FISHEYE", "RADIAL"])
 def test_a_fisheye_is_found(tmp_path, kind):
     """A ball of points seen from within by an action camera of 130 degrees, to 0.3 pixels.
