@@ -134,7 +134,7 @@ class FoundCameras:
     @property
     def angle(self) -> float:
         """Degrees, the widest at which two photos see a point, in the median; 0 without points."""
-        if not self.entries:
+        if not len(self.points):
             return 0.0
         turns, shifts = (np.array([entry[key] for entry in self.entries]) for key in "Rt")
         eyes = -np.einsum("bji,bj->bi", turns, shifts)
@@ -160,7 +160,7 @@ class FoundCameras:
     @property
     def unlikely(self) -> bool:
         """Whether the focal length is that of no usual lens, as planes straight on tell none."""
-        return bool(self.entries) and not _FOCALS[0] < self.focal < _FOCALS[1]
+        return len(self.points) > 0 and not _FOCALS[0] < self.focal < _FOCALS[1]
 
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
