@@ -151,6 +151,13 @@ def _line(found: FoundCameras) -> str:
         for group in found.apart:
             text += f"; {len(group)} of these fit each other, but none of the others: take photos "
             text += f"between, or give them a folder of their own ({first_few(group)})"
+    if found.narrow:
+        text += "; photos stand close together, so that depths are rough: points are seen at "
+        text += f"{found.angle:.1f} degrees in the median; walk a step to the side before each"
+    if found.unlikely:
+        text += f"; the focal length that fits, {found.focal:.2g} longer sides of a photo, is that "
+        text += "of no usual lens, as photos straight onto a plane do not tell it: heights may be "
+        text += "wrong; use photos with EXIF data, or take some aslant"
     if found.against:
         text += f"; {len(found.against)} pairs of photos match or look otherwise than they are "
         text += "placed, as where equal things stand in a row or an object looks alike from two "
@@ -158,7 +165,7 @@ def _line(found: FoundCameras) -> str:
         text += f"({first_few([' and '.join(pair) for pair in found.against])})"
     if found.gps is not None:
         text += f"; in metres, with up and north, by GPS of {len(found.gps.used)} photos, which "
-        text += f"agree to {found.gps.error:.1f} m"
+        text += f"agree to {found.gps.error:.1f} m: sizes to {found.gps.size_error:.1%}"
         if found.gps.wrong:
             text += (
                 f"; wrong there: {first_few([found.entries[i]['file'] for i in found.gps.wrong])}"

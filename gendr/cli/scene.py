@@ -57,9 +57,10 @@ PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
 PREVIEW_SIDE, PREVIEW_FROM, PREVIEW_PART, _ALL = 500, 800, 0.25, 1.6
 # The least cosine at which photos show colours: the ground is seen at a degree.
 GRAZING = 0.02
-# Parts of the pixels of a photo: less of the mesh, or more in one place that looks otherwise, is
-# said. A heap of solids is covered by 0.69 and more, with a white wall behind it by 0.53 to 0.59;
-# one place looks otherwise by 0.007 at most, with a person who moves by 0.01 to 0.05.
+# Parts of the pixels of a photo: less of the mesh, of what is no sky, or more in one place that
+# looks otherwise, is said. A heap of solids is covered by 0.69 and more, with a white wall behind
+# it by 0.53 to 0.59; one place looks otherwise by 0.007 at most, with a person who moves by 0.01 to
+# 0.05.
 _COVERED, _APART = 0.6, 0.01
 # What is said of mirrors of a kind.
 _MIRRORS = {
@@ -322,14 +323,15 @@ def warnings_of(
         own = [one["share"] for one in facts["mirrors"] if one["kind"] == kind]
         if own:
             said.append(text.format(share=sum(own), count=len(own)))
-    bare = [] if boxed else [one["photo"] for one in each if one["cover"] < _COVERED]
+    low = [one["photo"] for one in each if one["cover"] < _COVERED * (1 - one["sky"])]
+    bare = [] if boxed else low
     if bare:
         other = 1 - sum(facts[key] for key in ("matched", "assumed", "planar", "plain", "mirrored"))
         said.append(
-            f"less than {_COVERED:.0%} of these photos is covered by the mesh: {first_few(bare)}; "
-            f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and "
-            f"{other:.0%} look otherwise in other photos, or are in none, so that they are matched "
-            "nowhere"
+            f"less than {_COVERED:.0%} of these photos, but for their sky, is covered by the mesh: "
+            f"{first_few(bare)}; of all pixels {facts['plain']:.0%} are plain (sky, a white wall, "
+            f"water) and {other:.0%} look otherwise in other photos, or are in none, so that they "
+            "are matched nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:

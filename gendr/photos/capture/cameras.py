@@ -63,6 +63,12 @@ _SEEN = 0.1  # how much what each photo sees counts there, beside its optical ax
 # the longer side of photos of which these are, and of how many.
 _ONE_WAY, _NEARLY, _EDGES_SIDE, _EDGES_OF = 0.97, 0.9, 800, 40
 _TURNED = 0.5  # of pairs that look like a panorama, from which on it is said
+# Degrees at which photos see points, in the median, below which depths are rough, which is said;
+# and how many points tell. Of a castle walked along it is 27, of a drone's grid 41, of photos
+# turned by hand 8 cm about one place 3.8.
+_NARROW, _SAMPLE = 5.0, 2000
+# Focal lengths in longer sides of photos beyond which no usual lens lies: 9 and 288 mm of film.
+_FOCALS = 0.25, 8.0
 # The share of pixels below the brightest, and what these are, of 255, in a dark photo.
 _BRIGHT, _DARK = 0.99, 128
 # Noise, of 255, from which on photos are smoothed before features are looked for, and what is left:
@@ -125,6 +131,37 @@ class FoundCameras:
         turns = np.array([entry["R"] for entry in self.entries])
         return one_way(turns, np.array([0.0, 1, 0])) > _ONE_WAY
 
+    @property
+    def angle(self) -> float:
+        """Degrees, the widest at which two photos see a point, in the median; 0 without points."""
+        if not len(self.points):
+            return 0.0
+        turns, shifts = (np.array([entry[key] for entry in self.entries]) for key in "Rt")
+        eyes = -np.einsum("bji,bj->bi", turns, shifts)
+        wide: list[float] = []
+        for k in range(0, len(self.points), 1 + len(self.points) // _SAMPLE):
+            if len(self.tracks[k]) > 1:
+                rays = eyes[list(self.tracks[k])] - self.points[k]
+                rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+                wide.append(float((rays @ rays.T).min().clip(-1, 1)))
+        return float(np.degrees(np.arccos(np.median(wide)))) if wide else 0.0
+
+    @property
+    def narrow(self) -> bool:
+        """Whether photos stand so close together that depths are rough."""
+        return 0 < self.angle < _NARROW
+
+    @property
+    def focal(self) -> float:
+        """The median focal length in longer sides of the photos."""
+        found = [entry["K"][0][0] / max(entry["width"], entry["height"]) for entry in self.entries]
+        return float(np.median(found))
+
+    @property
+    def unlikely(self) -> bool:
+        """Whether the focal length is that of no usual lens, as planes straight on tell none."""
+        return len(self.points) > 0 and not _FOCALS[0] < self.focal < _FOCALS[1]
+
     def files(self, file: Path) -> dict[Path, bytes]:
         """The JSON file of the cameras, and beside it the points: contents by path.
 
@@ -139,6 +176,7 @@ class FoundCameras:
                 "axes": "x east, y up, z south, in metres", "at": self.gps.middle.tolist(),
                 "latitude": self.gps.latitude, "longitude": self.gps.longitude,
                 "altitude": self.gps.altitude, "error": self.gps.error,
+                "size_error": self.gps.size_error,
                 "photos": len(self.gps.used), "of": self.fixes,
             }  # fmt: skip
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
@@ -600,18 +638,21 @@ def _entry(
     scale: tuple[float, float],
     world: tuple[Matrix, Matrix, float],
 ) -> dict[str, Any]:
-    """What a file of OpenCV's matrices says of a photo; a lens of (SIMPLE_)RADIAL."""
+    """What a file of OpenCV's matrices says of a photo; a lens of (SIMPLE_)RADIAL, or a fisheye."""
     focal, cx, cy, *bends = image["params"]
     width, height = image["size"]
     x, y = scale
     turn, centre, factor = world
     rotation, shift = np.array(image["R"]), np.array(image["t"])
+    # COLMAP's fisheye of two coefficients is OpenCV's with the other two 0.
+    fisheye = {"camera_model": "OPENCV_FISHEYE"} if image["model"].endswith("FISHEYE") else {}
     return {
         "file": name,
+        **fisheye,
         "width": round(width * x),
         "height": round(height * y),
         "K": [[focal * x, 0, cx * x], [0, focal * y, cy * y], [0, 0, 1]],
-        "dist": bends,
+        "dist": [*bends, 0.0, 0.0] if fisheye else bends,
         "R": (rotation @ turn.T).tolist(),
         "t": (factor * (shift + rotation @ centre)).tolist(),
     }

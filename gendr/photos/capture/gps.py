@@ -20,7 +20,7 @@ _GPS = 0x8825  # the directory of EXIF: 1 to 6 are latitude, longitude and altit
 _AXIS, _ECCENTRICITY = 6378137.0, 6.69437999014e-3
 # Samples of two or three photos that are tried, at most; how many deviations off a fix is wrong;
 # metres to which none is better; and the deviation in parts of the spread above which fixes say
-# nothing of the scale, and nothing of what is up.
+# nothing of the scale, as if its own error is as large, and nothing of what is up.
 _SAMPLES, _WRONG, _FLOOR, _USELESS, _TILTED = 2000, 3.0, 0.1, 0.25, 0.1
 _LEAST = 3
 
@@ -36,6 +36,8 @@ class Placement:
         used: rows of the photos whose fixes agree.
         wrong: rows of those whose fixes do not.
         error: metres, the root of the mean square of what these are off, horizontally.
+        size_error: by which part sizes may be off, with 95 % confidence, if fixes are off each by
+            chance.
         latitude: of the mean of the fixes that agree, degrees.
         longitude: of it, degrees.
         altitude: of it, metres; None if too few fixes have one.
@@ -47,6 +49,7 @@ class Placement:
     used: tuple[int, ...]
     wrong: tuple[int, ...]
     error: float
+    size_error: float
     latitude: float
     longitude: float
     altitude: float | None
@@ -130,6 +133,23 @@ def _agreed(a: Array, b: Array) -> tuple[float, Array, Array, float]:
     return s, turn, good, float((off**2).sum(1).mean() ** 0.5)
 
 
+def _size_error(error: float, spread: float, count: int) -> float:
+    """By which part a scale by the places of so many fixes on a map may be off.
+
+    Args:
+        error: the root of the mean square of what they are off.
+        spread: that of how far they are from their mean.
+        count: of them.
+
+    Returns: half of the interval that holds 95 %, as the scale is a parameter of least squares: of
+    their 2 N numbers four parameters are found.
+    """
+    from scipy.special import stdtrit
+
+    freedom = 2 * count - 4
+    return float(stdtrit(freedom, 0.975)) * error / (spread * freedom**0.5)
+
+
 def place_by_gps(
     eyes: Array, up: Array, fixes: list[tuple[float, float, float] | None]
 ) -> Placement | None:
@@ -166,14 +186,18 @@ def place_by_gps(
         turn[:2, :2] = flat
         found = s, turn @ level, good, error
     s, turn, good, error = found
+    count = int(good.sum())
     spread = float(((b[good, :2] - b[good, :2].mean(0)) ** 2).sum(1).mean() ** 0.5)
-    if good.sum() < max(_LEAST, len(rows) / 2) or not max(error, _FLOOR) <= _USELESS * spread:
+    if count < max(_LEAST, len(rows) / 2) or not max(error, _FLOOR) <= _USELESS * spread:
+        return None
+    size_error = _size_error(error, spread, count)
+    if size_error > _USELESS:  # of few fixes
         return None
     heights = known[good, 2][np.isfinite(known[good, 2])]
     latitude = float(known[good, 0].mean())
     longitude = (float(_gone_on(known[good, 1]).mean()) + 180) % 360 - 180
     return Placement(
         np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]]) @ turn, s, tuple(rows[good].tolist()),
-        tuple(rows[~good].tolist()), error, latitude, longitude,
-        float(heights.mean()) if 2 * len(heights) > good.sum() else None, a[good].mean(0),
+        tuple(rows[~good].tolist()), error, size_error, latitude, longitude,
+        float(heights.mean()) if 2 * len(heights) > count else None, a[good].mean(0),
     )  # fmt: skip

@@ -29,6 +29,11 @@ from scipy.spatial import KDTree
 BETTER = 0.05
 # How far the axis of a lens may be from the middle of a photo, of its longer side.
 ASKEW = 0.15
+# How many times as long or short as EXIF data say a focal length that is found may be; else it is
+# held.
+FAR = 2.0
+# The first coefficient below which a lens may be a fisheye.
+BARREL = -0.1
 # By how much more of the verified matches must agree with cameras that are better, and by how many
 # pixels these may be off; see `support`.
 MORE, WIDE = 0.01, 2.0
@@ -97,16 +102,34 @@ def main(folder: Path) -> None:
     else:
         pycolmap.match_exhaustive(database, matching, verification_options=geometry, device=cpu)
     best = mapped(job, database, folder)
+    if best is not None and astray(best, job):
+        shutil.copy(database, held := folder / "held.db")
+        found = mapped(job | {"hold": True}, held, folder, best.num_reg_images())
+        if found is not None and support(found, held) > support(best, database):
+            best, database, job = found, held, job | {"hold": True}
     against: list[tuple[str, str]] = []
     if best is not None:
         best, database = untangled(best, job, database, folder)
-        best, database = with_own_lenses(best, job, database, folder)
-        best = with_better_lens(guided(best, job["places"], database, folder))
+        if "hold" not in job:
+            best, database = with_own_lenses(best, job, database, folder)
+            best = with_better_lens(guided(best, job["places"], database, folder))
         against = doubted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def astray(model: "pycolmap.Reconstruction", job: "dict[str, Any]") -> bool:
+    """Whether a focal length has left what EXIF data say of it.
+
+    Photos of a flat field straight down do not tell it: it ends where COLMAP lets it.
+    """
+    said = {name: group["focal"] for group in job["groups"] for name in group["names"]}
+    return any(
+        said[image.name] and not 1 / FAR < image.camera.params[0] / said[image.name] < FAR
+        for image in model.images.values()
+    )
 
 
 def count_of(job: "dict[str, Any]") -> int:
@@ -145,6 +168,7 @@ def mapped(
     print(f"place {done}", flush=True)  # noqa: T201
     options = placing()
     options.extract_colors = True
+    options.ba_refine_focal_length = "hold" not in job
     best: pycolmap.Reconstruction | None = None
     for k, (angle, forward) in enumerate(job["first_pairs"]):
         options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward
@@ -738,16 +762,33 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
 
     One coefficient keeps the search for the first pair of images safe, but bends what lenses of
     compact cameras show by pixels towards the corners: of the castle of docs/results/photos.md the
-    mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. A lens that few
-    photos share would rather fit their noise, and stays.
+    mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. Of a lens that
+    bends much a fisheye is tried, too, as action cameras have it. A lens that few photos share
+    would rather fit their noise, and stays.
 
-    Source of the lens: Brown, Close-Range Camera Calibration, 1971.
+    Sources of the lenses: Brown, Close-Range Camera Calibration, 1971; Kannala & Brandt, A Generic
+    Camera Model and Calibration Method for Conventional, Wide-Angle and Fish-Eye Lenses, 2006.
     """
     photos = Counter(image.camera_id for image in model.images.values() if image.has_pose)
     shared = {lens for lens, count in photos.items() if count >= SHARED}
     if not shared:
         return model
-    before = model.compute_mean_reprojection_error()
+    kinds = ["RADIAL"]
+    if min(model.cameras[lens].params[3] for lens in shared) < BARREL:
+        kinds.append("RADIAL_FISHEYE")
+    best, error = model, (1 - BETTER) * model.compute_mean_reprojection_error()
+    for kind in kinds:
+        found = with_lens(model, shared, kind)
+        usual = all(is_usual(found.cameras[lens]) for lens in shared)
+        if usual and (after := found.compute_mean_reprojection_error()) < error:
+            best, error = found, (1 - BETTER) * after
+    return best
+
+
+def with_lens(
+    model: "pycolmap.Reconstruction", lenses: "set[int]", kind: str
+) -> "pycolmap.Reconstruction":
+    """The model after bundle adjustment with some lenses of a kind with two coefficients."""
     found = pycolmap.Reconstruction(model)
     config, options = pycolmap.BundleAdjustmentConfig(), adjusting()
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
@@ -755,20 +796,23 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
         if image.has_pose:
             config.add_image(image.image_id)
     for number, lens in found.cameras.items():
-        if number in shared:
-            lens.model, lens.params = pycolmap.CameraModelId.RADIAL, [*lens.params, 0.0]
+        if number in lenses:
+            *pinhole, bend = lens.params
+            # tan a + k tan³ a = a + (k + 1/3) a³ + (k + 2/15) a⁵ + …
+            fish = kind == "RADIAL_FISHEYE"
+            bends = [bend + 1 / 3, bend + 2 / 15] if fish else [bend, 0.0]
+            lens.model = getattr(pycolmap.CameraModelId, kind)
+            lens.params = [*pinhole, *bends]
         else:
             config.set_constant_cam_intrinsics(number)
     options.refine_principal_point = True
     pycolmap.create_default_bundle_adjuster(options, config, found).solve()
     found.update_point_3d_errors()
-    after = found.compute_mean_reprojection_error()
-    better = after < (1 - BETTER) * before
-    return found if better and all(is_usual(found.cameras[lens]) for lens in shared) else model
+    return found
 
 
 def is_usual(lens: "pycolmap.Camera") -> bool:
-    """Whether a RADIAL lens is one that is built: with its axis near the middle, and no folds.
+    """Whether a lens of two coefficients is one that is built: near its axis, and without folds.
 
     Cameras that hardly moved tell little of a lens, and errors fall with one that does not exist.
     """

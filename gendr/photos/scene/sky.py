@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from gendr.photos.scene.model import Scene
 
-__all__ = ["above_all", "above_horizon", "as_bright", "find_plain", "find_sky", "find_smooth"]
+__all__ = [
+    "above_all", "above_horizon", "as_bright", "find_plain", "find_sky", "find_smooth", "open_sky",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 
@@ -36,6 +38,8 @@ _LEAST = 0.003
 _LEVEL = 0.1
 # The least brightness of what may be sky, of its mean.
 _BRIGHT = 0.8
+# The largest share of a part of the sky that lies further below: a wall goes on to the floor.
+_BELOW = 0.1
 
 
 def find_plain(image: Array) -> Array:
@@ -156,3 +160,23 @@ def as_bright(image: Array, sky: Array) -> Array:
     """
     grey = image.mean(2, dtype=np.float32)
     return grey >= _BRIGHT * grey[sky].mean() if sky.any() else np.zeros_like(sky)
+
+
+def open_sky(scene: Scene, i: int, covered: Array, up: Array) -> Array:
+    """What of a photo is sky that no mesh could cover, bool [H, W].
+
+    Args:
+        scene: the photos.
+        i: the photo.
+        covered: bool [H, W], where it shows the mesh.
+        up: [3], what is up in the scene, about.
+    """
+    from scipy import ndimage
+
+    image = scene.images[i]
+    bare = find_sky(find_plain(image), covered) & ~covered
+    rises = above_horizon(scene, i, up)
+    labelled: Any = ndimage.label(bare)
+    size, low = (np.bincount(x.ravel()) for x in (labelled[0], labelled[0][~rises]))
+    low = np.pad(low, (0, len(size) - len(low)))
+    return above_all(image, bare & rises & (low <= _BELOW * size)[labelled[0]], scene.quarters[i])

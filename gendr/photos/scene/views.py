@@ -15,6 +15,8 @@ from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.scene.fusion import Cloud
 from gendr.photos.scene.model import Scene
+from gendr.photos.scene.sky import open_sky
+from gendr.photos.upright import upwards
 
 __all__ = ["camera_of", "framed", "scored", "trust_of"]
 
@@ -82,9 +84,11 @@ def scored(
         `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
         factor for each channel of each photo, as cameras expose differently; `psnr_affine`, after
         a factor and an offset, as the sun beside a photo veils it; `cover`, the mean part of the
-        pixels; and the four of each photo, with `apart`, the part of its pixels in the largest
-        place where, after that factor, the mesh looks otherwise.
+        pixels; and the four of each photo, with `sky`, the part that is plain, bright and above
+        the horizon, and `apart`, that in the largest place where, after that factor, the mesh
+        looks otherwise.
     """
+    up = upwards(scene.R, scene.quarters)
     per: list[dict[str, Any]] = []
     errors, counts = np.zeros(3), 0
     for done, i in enumerate(rows):
@@ -108,6 +112,7 @@ def scored(
         off[inside] = np.abs(misses[1]).mean(1)
         per.append({
             "photo": scene.names[i], "cover": round(float(inside.mean()), 4),
+            "sky": round(float(open_sky(scene, i, inside, up).mean()), 4),
             **dict(zip(_SCORES, psnr, strict=True)),
             "apart": round(_largest(off), 4),
         })  # fmt: skip

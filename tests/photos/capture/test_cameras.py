@@ -21,6 +21,7 @@ from gendr.jobs.folders import SOURCES
 from gendr.mesh import Mesh, axis_angle_to_matrix, icosphere
 from gendr.mesh.images import Picture, open_image
 from gendr.photos import load_points, load_views, save_views
+from gendr.photos.camera_files.transforms import lens_of, list_frames, read_cameras
 from gendr.photos.capture import cameras as module
 from gendr.photos.capture import find_cameras
 from gendr.photos.capture.cameras import _world, list_photos
@@ -237,11 +238,39 @@ def fake(root, **options):
     camera = look_at(3.0, [15, 25] * 6, [12.0 * i for i in range(12)], 30.0, dtype=torch.float64)
     turns, shifts, k = camera.to_opencv((320, 320))
     entries = [
-        {"file": n, "K": k[i].tolist(), "R": turns[i].tolist(), "t": shifts[i].tolist()}
+        {
+            "file": n,
+            "K": k[i].tolist(),
+            "R": turns[i].tolist(),
+            "t": shifts[i].tolist(),
+            "width": 320,
+            "height": 320,
+        }
         for i, n in enumerate(names[:11])
     ]
     none = np.zeros((0, 3))
     return module.FoundCameras(tuple(entries), tuple(names[11:]), none, none, (), 0.5)
+
+
+@pytest.mark.parametrize("step", [0.02, 0.3])
+def test_photos_that_tell_little_are_named(step):
+    """Three photos side by side of points at distances of 2 to 8, and one that one of them sees."""
+    entries = tuple(
+        {"file": f"{k}.jpg", "R": np.eye(3).tolist(), "t": [-step * k, 0, 0],
+         "K": [[500.0, 0, 320], [0, 500, 240], [0, 0, 1]], "width": 640, "height": 480}
+        for k in range(3)
+    )  # fmt: skip
+    points = np.array([[step, 0, z] for z in (2.0, 4, 8)] + [[0, 0, 1]])
+    tracks = ((0, 1, 2), (0, 1, 2), (1, 2), (1,))
+    found = module.FoundCameras(entries, (), points, points, tracks, 0.3)
+    assert found.angle == pytest.approx(2 * np.degrees(np.arctan(step / 4)))
+    assert found.narrow == (step < 0.1)
+    assert ("stand close together" in _line(found)) == found.narrow
+    assert not module.FoundCameras(entries, (), points[:0], points[:0], (), 0.3).narrow
+    # Of a plane straight on a focal length was found that is a tenth of the right one.
+    assert not found.unlikely
+    bent = tuple({**e, "K": [[50.0, 0, 320], [0, 50, 240], [0, 0, 1]]} for e in entries)
+    assert "fits, 0.078 longer sides" in _line(replace(found, entries=bent))
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -410,6 +439,86 @@ def test_a_lens_that_nobody_builds_is_not_better(params, usual):
     assert is_usual(lens) == usual
 
 
+def test_focal_lengths_of_exif_can_be_held(tmp_path):
+    """As for photos of a plane straight on, of which any other would fit as well."""
+    import pycolmap
+
+    from gendr.photos.capture.structure import astray, mapped
+
+    scene = pycolmap.SyntheticDatasetOptions()
+    scene.num_rigs, scene.num_frames_per_rig, scene.num_points3D = 1, 6, 120
+    scene.num_points2D_without_point3D = 0
+    pycolmap.set_random_seed(0)
+    (tmp_path / "images").mkdir()
+    with closing(pycolmap.Database.open(tmp_path / "features.db")) as database:
+        truth = pycolmap.synthesize_dataset(scene, database)
+        lens = truth.cameras[1]
+        lens.params = [1300.0, *lens.params[1:]]  # it is 1280
+        database.update_camera(lens)
+    group = {"focal": 1300.0, "names": [image.name for image in truth.images.values()]}
+    job = {"threads": 1, "first_pairs": module._FIRST_PAIRS, "part": 0.5, "groups": [group]}
+    found = mapped(job | {"hold": True}, tmp_path / "features.db", tmp_path)
+    assert found.num_reg_images() == 6
+    assert found.cameras[1].params[0] == 1300
+    for focal, gone in ((1300.0, False), (400.0, True), (3000.0, True), (0.0, False)):
+        group["focal"] = focal
+        assert astray(found, job) == gone
+
+
+@needs_pycolmap
+@pytest.mark.parametrize("kind", ["RADIAL_FISHEYE", "RADIAL"])
+def test_a_fisheye_is_found(tmp_path, kind):
+    """A ball of points seen from within by an action camera of 130 degrees, to 0.3 pixels.
+
+    The other lens bends as much, but by a polynomial. The file of the cameras says which it is.
+    """
+    import pycolmap
+
+    from gendr.photos.capture.structure import described, with_better_lens
+
+    dice, count = np.random.default_rng(0), 300
+    fish = kind == "RADIAL_FISHEYE"
+    right = [420.0, 490.0, 362.0, 0.02, 0.0] if fish else [420.0, 490.0, 362.0, -0.2, 0.03]
+    lens = pycolmap.Camera(model=kind, width=960, height=720, params=right, camera_id=1)
+    model = pycolmap.Reconstruction()
+    model.add_camera_with_trivial_rig(
+        pycolmap.Camera(model="SIMPLE_RADIAL", width=960, height=720, camera_id=1,
+                        params=[420.0, 480, 360, -0.15])
+    )  # fmt: skip
+    points = dice.normal(size=(count, 3)) * [1, 0.8, 0.3] + [0, 0, 1.2]
+    points *= dice.uniform(3, 5, (count, 1)) / np.linalg.norm(points, axis=1, keepdims=True)
+    seen = [pycolmap.Track() for _ in points]
+    for i in range(1, 9):
+        turn = pycolmap.Rotation3d(np.append(dice.normal(0, 0.05, 3), 1.0))
+        pose = pycolmap.Rigid3d(turn, dice.uniform(-0.8, 0.8, 3))
+        local = pose * points
+        spots = lens.img_from_cam(local)
+        good = (local[:, 2] > 0.3) & (spots > 0).all(1) & (spots < [960, 720]).all(1)
+        rows = np.flatnonzero(good)
+        for k, row in enumerate(rows):
+            seen[row].add_element(i, k)
+        noisy = spots[rows] + dice.normal(0, 0.3, (len(rows), 2))
+        image = pycolmap.Image(f"0/{i}.jpg", noisy, 1, i)
+        model.add_image_with_trivial_frame(image, pose)
+    for point, track in zip(points, seen, strict=True):
+        if track.length() > 2:
+            model.add_point3D(point, track, np.zeros(3, np.uint8))
+    pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions())
+    found = described(with_better_lens(model), tmp_path)
+    image = found["images"][0]
+    assert image["model"] == kind
+    assert found["error"] < 0.5
+    np.testing.assert_allclose(image["params"], right, rtol=0.01, atol=0.01)
+    entry = module._entry("a.jpg", image, (2.0, 2.0), (np.eye(3), np.zeros(3), 1.0))
+    (tmp_path / "cameras.json").write_text(json.dumps({"images": [entry]}))
+    Image.new("RGB", (1920, 1440)).save(tmp_path / "a.jpg")
+    cameras = read_cameras(tmp_path)
+    read = lens_of(cameras.meta, list_frames(cameras, 10.0)[0])
+    assert read.kind == ("fisheye" if fish else "radial")
+    np.testing.assert_allclose(read.bend[:2], right[3:], atol=0.01)
+    assert not any(read.bend[2:])
+
+
 # -------------------------------------------------------------------------------------------------
 # GPS fixes of photos: read from EXIF, and what they say of cameras, wrong ones aside
 
@@ -473,6 +582,7 @@ def test_cameras_stand_as_gps_says(path):
     want = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]])
     assert np.degrees(np.arccos((np.trace(axes @ want.T) - 1) / 2)) < 1.5
     assert 0.2 < found.error < 1.0
+    assert abs(found.scale * scale - 1) < found.size_error < 0.025
     centre = on_earth([true[list(found.used)].mean(0)])[0]
     assert abs(found.latitude - centre[0]) < 5e-6
     assert abs(found.longitude - centre[1]) < 5e-6
@@ -480,6 +590,24 @@ def test_cameras_stand_as_gps_says(path):
     low = [None if f is None else (*f[:2], float("nan")) for f in fixes]
     if path == "line":
         assert place_by_gps(eyes, up, low).altitude is None
+
+
+def test_how_far_sizes_by_gps_may_be_off():
+    """Of 100 walks around a house 95 are told, as of Student's distribution."""
+    dice, up = np.random.default_rng(3), np.array([0.0, 0, 1])
+    turns = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    ring = np.stack([20 * np.cos(turns), 20 * np.sin(turns), 0 * turns], 1)
+    told = [
+        place_by_gps(0.1 * ring, up, [(*fix[:2], float("nan")) for fix in on_earth(
+            ring + dice.normal(0, 2, ring.shape))])
+        for _ in range(100)
+    ]  # fmt: skip
+    assert None not in told
+    off = [abs(found.scale / 10 - 1) < found.size_error for found in told]
+    assert 0.9 <= np.mean(off) <= 0.99
+    # Three fixes say too little, even if they agree to a fifth of their spread.
+    bent = ring[[0, 3, 5]] + [[0, 6, 0], [0, 0, 0], [0, 0, 0]]
+    assert place_by_gps(0.1 * ring[[0, 3, 5]], up, on_earth(bent)) is None
 
 
 def test_fixes_on_both_sides_of_180_degrees():
@@ -754,7 +882,7 @@ def test_cameras_that_are_found_are_in_metres(tmp_path, monkeypatch, capsys):
         R = np.stack([right, np.cross(ahead, right), ahead])
         images.append({"name": f"40x30/{k:05d}.png", "R": (R @ turn.T).tolist(),
                        "t": (-scale * R @ place).tolist(), "params": [50.0, 20, 15, 0],
-                       "size": [40, 30], "depth": 1.0})  # fmt: skip
+                       "model": "SIMPLE_RADIAL", "size": [40, 30], "depth": 1.0})  # fmt: skip
     result = {"images": images, "error": 0.5}
     monkeypatch.setattr(
         module, "_run", lambda work, *_: (work / "result.json").write_text(json.dumps(result))

@@ -46,6 +46,7 @@ from gendr.photos.scene.sky import (
     find_plain,
     find_sky,
     find_smooth,
+    open_sky,
 )
 from gendr.photos.scene.support import before_sky, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
@@ -290,11 +291,14 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     assert [one["apart"] > 0.01 for one in each] == [False, True, False, False, False]
     assert each[1]["apart"] < 0.06  # of 0.05 the rim is blurred
     assert each[1]["photo"] == scene.names[1]
+    assert [one["sky"] for one in each] == [0] * 5
     each = [{**one, "cover": 0.8} for one in each]
-    each[4]["cover"] = 0.5
+    each[4]["cover"] = each[2]["cover"] = 0.5
+    each[2]["sky"] = 0.3  # beside which 0.71 are covered
     bare, apart = command.warnings_of(each, found.facts)
     assert command.warnings_of(each, found.facts, boxed=True) == [apart]
     assert scene.names[4] in bare
+    assert scene.names[2] not in bare
     plain = found.facts["plain"]
     assert 0 <= plain < 0.02  # all of the room is painted
     assert f"{plain:.0%} are plain" in bare
@@ -930,6 +934,16 @@ def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
         rises = above_horizon(seen, 0, np.array([0, -c, -s]))  # pyright: ignore[reportArgumentType]
         assert rises[:60].all() == (degrees == 0)
         assert not rises[80 * (degrees == 0) :].any()
+    # What no mesh covers is sky; a white wall that goes on below the horizon is none.
+    level, up = SimpleNamespace(**{**vars(seen), "quarters": (0,)}), np.array([0.0, -1, 0])
+    for covered in (found, found[::-1]):
+        bare = open_sky(level, 0, covered, up)  # pyright: ignore[reportArgumentType]
+        assert bare[:57].all() == covered[-1, 0]
+        assert not bare[60:].any()
+    wall = np.full((120, 160, 3), 230, np.uint8)
+    wall[100:] = shown[100:]
+    level.images = [wall]
+    assert not open_sky(level, 0, np.arange(120)[:, None] >= 100 + np.zeros(160), up).any()  # pyright: ignore[reportArgumentType]
     # Plain, but stereo has found half of it.
     found[:, :80] = True
     assert not find_sky(even, found).any()
