@@ -216,14 +216,19 @@ def looking_up(back: bool) -> Make:
 UNIT = "2048³ product"
 
 
-def program(text: str, *arguments: str) -> Make:
-    """A program in a process of its own, which has run before: its kernels are on disk."""
+def program(text: str, *arguments: str, cold: bool = False) -> Make:
+    """A program in a process of its own, which has run before: its kernels are on disk.
+
+    They are not where it is `cold`.
+    """
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-c", text, *arguments]
             one = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
             one.pop("PYTHONDONTWRITEBYTECODE", None)  # what Python has compiled is on disk too
+            if cold:
+                one["NUMBA_CACHE_DIR"] = folder
             subprocess.run(command, check=True, cwd=folder, env=one, stdout=subprocess.DEVNULL)
 
     return lambda: run
@@ -232,6 +237,11 @@ def program(text: str, *arguments: str) -> Make:
 LEAVE = """
 import os
 os._exit(0)  # to take apart what torch has made is no part of the first step
+"""
+PICTURE = """
+import gendr
+from gendr.mesh import icosphere
+gendr.Renderer(64)(icosphere(3).scaled(0.5), gendr.look_at(2.732, 30.0, 0.0)).alpha.sum()
 """
 FIRST = """
 import gendr
@@ -304,6 +314,8 @@ CASES: dict[str, Make] = {
 PROGRAMS = {
     "import torch, in a process of its own": program("import torch" + LEAVE),
     "first step in a process, kernels on disk": program(FIRST + LEAVE),
+    "first picture, no kernels on disk": program(PICTURE + LEAVE, cold=True),
+    "first step, no kernels on disk": program(FIRST + LEAVE, cold=True),
     **({"gendr fit cow.obj": program(FIT, str(COW.resolve()))} if COW.is_file() else {}),
 }
 CASES |= PROGRAMS
@@ -338,6 +350,7 @@ ASKED = {
     "top-k cross-entropy, 100 × 1000, m 16, k 5": "0.45",
     "logic training, 784 → 4 × 2000, batch 100": "3",
     "first step in a process, kernels on disk": "250",
+    "first picture, no kernels on disk": "4000",
     "gendr fit cow.obj": "6000",
 }
 

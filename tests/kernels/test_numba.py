@@ -1,10 +1,12 @@
 """What Numba compiles: mathematics, distributions and T-conorms; compilation, and its seams."""
 
+import ast
 import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
 import tokenize
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -51,6 +53,30 @@ def test_a_loop_begins_where_the_file_that_it_is_ascribed_to_can_be_read(tmp_pat
     code = moved(spread, "gamma", "Gamma_alpha", str(file)).__code__
     lines = file.read_text().splitlines(keepends=True)[code.co_firstlineno - 1 :]
     assert [*tokenize.generate_tokens(iter(lines).__next__)]
+
+
+def test_kernels_fill_arrays_from_arrays_by_loops():
+    """`a[:] = b[0:n]` takes two seconds to compile, see `gendr.kernels.numba.arrays`."""
+    found = []
+    for file in Path(compilation.__file__).parents[2].rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        for made in ast.walk(ast.parse(text)) if "numba" in text else ():
+            if not isinstance(made, ast.FunctionDef):
+                continue
+            made_by = {x.id for d in made.decorator_list for x in ast.walk(d) if hasattr(x, "id")}
+            if made_by & {"kernel", "inner", "register_jitable"}:
+                found += [f"{file.name}: {ast.unparse(x)}" for x in ast.walk(made) if _copies(x)]
+    assert not found
+
+
+def _copies(node):
+    """Whether something is assigned to a part of an array, and that a slice."""
+    parts = isinstance(node, ast.Assign) and [*node.targets, node.value]
+    return (
+        bool(parts)
+        and all(isinstance(x, ast.Subscript) for x in parts)
+        and any(isinstance(x, ast.Slice) for x in ast.walk(node.value))
+    )
 
 
 def test_kernels_count_as_old_if_what_they_import_changes(tmp_path):

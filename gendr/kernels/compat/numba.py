@@ -76,6 +76,17 @@ def depend_on(made: Any, sources: str) -> None:
         file._source_stamp = file._source_stamp, sources
 
 
+def uncollected_within(made: Any) -> None:
+    """Let Python's collector of cycles rest while a function is compiled, or loaded."""
+    compile_for = made._compile_for_args
+
+    def compile_for_args(*args: Any, **kwargs: Any) -> Any:
+        with uncollected():
+            return compile_for(*args, **kwargs)
+
+    made._compile_for_args = compile_for_args
+
+
 def inner_only(made: Any, name: str) -> None:
     """Let only compiled functions call one, with any numbers, also a constant's."""
     from numba import types

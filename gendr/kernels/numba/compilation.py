@@ -51,6 +51,7 @@ def supports(tensor: Tensor) -> bool:
 
 
 _ours: WeakSet[Any] = WeakSet()
+_announced: set[str] = set()  # modules whose compilation is told
 # Of all that we compile: a division by 0 gives an infinity, without a branch that raises.
 _OPTIONS = {"cache": True, "error_model": "numpy"}
 
@@ -73,8 +74,12 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     make: Any = njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:
+        from gendr.kernels.compat.numba import uncollected_within
+
         _prepare(function.__module__)
-        return renewed(make(ours(function)), function.__code__.co_filename)
+        made = renewed(make(ours(function)), function.__code__.co_filename)
+        uncollected_within(made)
+        return made
 
     return decorate
 
@@ -199,15 +204,21 @@ def is_writable(folder: Path) -> bool:
         return False
 
 
-@cache
 def announce_compilation(module: str) -> None:
     """Log one line, once, when a function of a module is not in the cache and gets compiled."""
+    _listen()
+    _announced.add(module)
+
+
+@cache
+def _listen() -> None:
+    """Hear of the passes of Numba's compiler, of which there are some ten thousand, only once."""
     from numba.core import event
 
     class Announcement(event.Listener):
         def on_start(self, event: Any) -> None:
             # Functions from the cache go through no pass of the compiler.
-            if event.data["module"] == module:
+            if event.data["module"] in _announced:
                 _log_compilation()
 
         def on_end(self, event: Any) -> None:

@@ -39,7 +39,6 @@ from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import MASKS, UNREAD, Index, Masks, is_photo, mask_beside
 from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
-from gendr.photos.scene.depth_maps import noise_of
 from gendr.photos.upright import SIDES, edges_of, one_way, upwards, verticals
 
 __all__ = ["FoundCameras", "find_cameras", "list_photos"]
@@ -433,6 +432,8 @@ def _lit(image: Any) -> Any:
     A Gaussian of deviation s leaves 1 / (2 s sqrt(pi)) of white noise.
     """
     from PIL import ImageFilter
+
+    from gendr.photos.scene.depth_maps import noise_of  # with stereo, which few commands need
 
     image = _brighter(image)
     noise = noise_of(np.asarray(image.convert("L"), np.float32))

@@ -29,6 +29,7 @@ from numba import types
 from torch import Tensor
 
 from gendr._common import memory
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import keep_alive, pointer, shifted
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.functions import compiled
@@ -489,8 +490,9 @@ def draw(
         cells[:, 0], cells[:, 1] = 1.0, math.inf
         if floor is not None:
             cells[:, 2], cells[:, 3] = -1.0, -1.0
-            cells[: bottom - top, 2, : right - left] = floor[n, top:bottom, left:right]
-            cells[: bottom - top, 3, : right - left] = floor_ids[n, top:bottom, left:right]
+            for i in range(top, bottom):
+                copy(floor[n, i, left:right], cells[i - top, 2])
+                copy(floor_ids[n, i, left:right], cells[i - top, 3])
         for bin in (tile, large):
             k, last = starts[bin], starts[bin + 1]
             while k < last:

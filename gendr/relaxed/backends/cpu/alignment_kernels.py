@@ -20,6 +20,7 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import row as row_of
 from gendr.kernels.numba.calls import shifted
 from gendr.kernels.numba.compilation import kernel
@@ -63,7 +64,8 @@ def _by_weights(
         return
     ways.by_value[:count] = 1.0
     minimum_backward(ways, count, decision, False)
-    slopes[:, :count] = ways.by_x[:2, :count]
+    for k in range(2):
+        copy(ways.by_x[k, :count], slopes[k])
 
 
 @register_jitable

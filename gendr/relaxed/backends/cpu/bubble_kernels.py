@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import call_cdf, call_pdf, keep_alive, row
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, Decision
@@ -154,7 +155,8 @@ def backward(x, decision, grad_values, grad_swaps, grad_ordered, by_x, by_beta, 
                     order[k] *= q[c, k]
                     count[k] += p[c, k]
                 c += 1
-            after[t] = array
+            for i in range(len(array)):
+                copy(array[i], after[t, i])
             for k in range(GROUP):
                 counts[t, k], orders[t, k], lefts[t, k] = count[k], order[k], left[k]
                 swappeds[t, k], reach[t, k] = swapped[k], reached[k]

@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import call_pdf, pointer
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.relaxed.backends.cpu.minimum import LARGE, Decision, odds_of, slope_of
@@ -90,7 +91,7 @@ def _sweeps(cost, sources, starts, source, decision, iterations, history, arrays
         before, after = history[sweep - 1], history[sweep]
         _weigh(before, cost, sources, starts, decision, arrays[0], arrays[1], arrays[2],
                arrays[3:5], arrays[5], nodal[0], value)  # fmt: skip
-        after[:] = value
+        copy(value, after)
         after[source] = 0.0
         same = True
         for v in range(len(after)):
@@ -172,7 +173,7 @@ def backward(
                     edge_after[e] *= 1.0 - here[v] * w[e]
                     g[v] += by_flow * w[e]
                     gw[e] += by_flow * here[v]
-            ahead[:] = g
+            copy(g, ahead)
         g[:] = 0.0
         by_costs[b] = 0.0
         by_beta[b] = 0.0
@@ -208,5 +209,5 @@ def backward(
                         z[e] -= moved / ties
                     by_costs[b, e] += z[e]
                     following[sources[e]] += z[e]
-            g[:] = following
+            copy(following, g)
             gw[:] = 0.0

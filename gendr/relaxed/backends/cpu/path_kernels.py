@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import pointer, row
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import LANES
@@ -129,14 +130,14 @@ def _padded(grid, values, outside, out):
     out[:] = outside
     for i in range(len(values)):
         at = grid.first + i * grid.stride
-        out[at : at + values.shape[1]] = values[i]
+        copy(values[i], out[at:])
 
 
 @register_jitable
 def _unpadded(grid, source, out):
     for i in range(len(out)):
         at = grid.first + i * grid.stride
-        out[i] = source[at : at + out.shape[1]]
+        copy(source[at : at + out.shape[1]], out[i])
 
 
 @register_jitable
@@ -252,7 +253,7 @@ def _walk(grid, before, steps, ways, walked):
     _expected(grid, before, end, ways)
     w[:] = 0.0
     for k in range(len(grid.offsets)):
-        w[k, begin:end] = ways.w[k, : end - begin]
+        copy(ways.w[k, : end - begin], w[k, begin:])
         w[k, first] = 0.0
     for k in range(len(grid.offsets)):
         # The offsets come in two groups of four; the negative of each stands in its group.
@@ -413,9 +414,10 @@ def _by_decision_backward(grid, end, ways, g, gw, is_last, summed, following):
     begin, n = grid.begin, end - grid.begin
     for i in range(begin, end):
         summed[i] += g[i]
-    ways.by_value[:n] = g[begin:end]
+    copy(g[begin:end], ways.by_value)
     if is_last:
-        ways.by_w[:, :n] = gw[:, begin:end]
+        for k in range(len(grid.offsets)):
+            copy(gw[k, begin:end], ways.by_w[k])
     minimum_backward(ways, n, grid.decision, is_last)
     following[:] = 0.0
     for k in range(len(grid.offsets)):

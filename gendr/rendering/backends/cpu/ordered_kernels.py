@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
@@ -135,7 +136,7 @@ def order_faces(keys, order):
             there[count[k]], then[count[k]] = here[i], now[i]
             count[k] += 1
         here, there, now, then = there, here, then, now
-    order[:] = now
+    copy(now, order)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -21,12 +21,14 @@ any number of threads gives the same bits. A tile that two forward units share i
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from gendr.kernels.numba.arrays import part
 from gendr.kernels.numba.calls import (
     call_cdf,
     call_cdf_and_pdf,
@@ -36,7 +38,6 @@ from gendr.kernels.numba.calls import (
     pointer,
     shifted,
 )
-from gendr.kernels.numba.calls import row as row_of
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.singles import fabs, sqrt
 from gendr.kernels.numba.vectors import SINGLES, Lanes, Place, lanewise, maximum, minimum, where
@@ -73,6 +74,11 @@ _ACROSS, _DOWN, _INVERSE, _SOLID, _FIRST = 0, 8, 16, 20, 21
 OF_FACE = 24
 # What a walk remembers: the face, and the tile to continue at; how many parts a block has.
 FACE, ROW, COLUMN, PARTS = range(4)
+# Where the parts of its memory begin, and where the last one ends, in numbers of 64 bits.
+_BEGINS = tuple(accumulate((
+    8, COLUMNS // 2, TILES + 8, TILES + 8, TILES, TILES * FRAME, TILES * OF_FACE // 2,
+    (TILES + 1) * OF_TILE // 2, 3 * TILES, TILES + 8,
+), initial=0))  # fmt: skip
 
 _FLOATS, _INT, _LONG = ir.VectorType(ir.FloatType(), SINGLES), ir.IntType(32), ir.IntType(64)
 
@@ -175,8 +181,9 @@ def _setting_up(count):
         solid = where(area.compared("!=", 0.0), zero + 1.0, zero)
         parts = x * half + middle, centre - y * half, far * far, solid, area * half * half
         parts = *parts[:4], where(area > 0.0, parts[4], -parts[4])
-        for k, part in enumerate(parts):
-            frame.put(Place(builder, _LONG(DISC + k)), builder.extract_element(part.value, _INT(0)))
+        for k, number in enumerate(parts):
+            first = builder.extract_element(number.value, _INT(0))
+            frame.put(Place(builder, _LONG(DISC + k)), first)
         single = ir.VectorType(ir.FloatType(), 8)
         store(lines, _ACROSS, builder.fptrunc(across.value, single))
         store(lines, _DOWN, builder.fptrunc(down.value, single))
@@ -377,20 +384,23 @@ def new_block():
 
     Its cursor; columns; the tiles of a block; the parts that belong to one face each, where one
     begins, and its face; the numbers of the faces of parts in float64 and in float32, and those of
-    tiles; the candidates for tiles: column, row, and part; and the parts of tiles.
+    tiles; the candidates for tiles: column, row, and part; and the parts of tiles. Last the array
+    in which all of these are: who passes it on keeps it alive.
     """
+    memory = np.zeros(_BEGINS[-1])
     return (
-        np.zeros(4, np.int64), np.zeros(COLUMNS, np.float32), np.zeros(TILES + 1, np.int64),
-        np.zeros(TILES + 1, np.int64), np.zeros(TILES, np.int64), np.zeros((TILES, FRAME)),
-        np.zeros((TILES, OF_FACE), np.float32), np.zeros((TILES + 1, OF_TILE), np.float32),
-        np.zeros((TILES, 3), np.int64), np.zeros(TILES + 1, np.int64),
+        part(memory, _BEGINS[0], np.int64), part(memory, _BEGINS[1], np.float32),
+        part(memory, _BEGINS[2], np.int64), part(memory, _BEGINS[3], np.int64),
+        part(memory, _BEGINS[4], np.int64), part(memory, _BEGINS[5], np.float64),
+        part(memory, _BEGINS[6], np.float32), part(memory, _BEGINS[7], np.float32),
+        part(memory, _BEGINS[8], np.int64), part(memory, _BEGINS[9], np.int64), memory,
     )  # fmt: skip
 
 
 @inner()
 def _candidates(boxes, last, rows, down, across, block):
     """Collect tiles in the boxes of faces before `last`; return how many, and of how many parts."""
-    cursor, faces, found = pointer(block[0]), pointer(block[4]), pointer(block[8])
+    cursor, faces, found = block[0], block[4], block[8]
     low, high = rows
     boxes = pointer(boxes)
     f, row, column = cursor[FACE], cursor[ROW], cursor[COLUMN]
@@ -443,9 +453,7 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, width, block, sl
     Nothing branches on what is within reach, which nobody foresees: a candidate that is not is
     overwritten by the next one.
     """
-    tiles, starts, owners = pointer(block[2]), pointer(block[3]), pointer(block[9])
-    columns, found, faces = pointer(block[1]), pointer(block[8]), pointer(block[4])
-    frames, lines, bases = pointer(block[5]), pointer(block[6]), pointer(block[7])
+    columns, tiles, starts, faces, frames, lines, bases, found, owners = block[1:10]
     down, across = (size[0] + SIDE - 1) & -SIDE, (size[1] + SIDE - 1) & -SIDE
     count, parts = _candidates(boxes, last, rows, down, across, block)
     half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
@@ -580,7 +588,7 @@ def alpha_tiles(corners, offsets, boxes, images, size, formulas, alpha, rest, st
     block, width = new_block(), alpha.shape[2]
     # A tile may reach beyond the rows, by less than its side.
     sums = np.empty((min(stop - start, down) + 2) * SIDE * width)
-    cursor, columns, tiles = block[0], pointer(block[1]), block[2]
+    cursor, columns, tiles = block[:3]
     cutoff = np.float32(formulas.cutoff)
     cdf, sf, g = shifted(columns, CDF), shifted(columns, SF), shifted(columns, GENERATOR)
     a, s = (sf, cdf) if formulas.reversed else (cdf, sf)
@@ -742,7 +750,7 @@ def backward_tiles(
     rows, half = (0, (size[0] + SIDE - 1) & -SIDE), 0.5 * min(size[0], size[1])
     width = rendered[0].shape[2]
     block, grads = new_block(), pointer(out)
-    cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
+    cursor, columns, tiles, starts, faces, frames = block[:6]
     alpha, rest, grad = pointer(rendered[0]), pointer(rendered[1]), pointer(rendered[2])
     cutoff, count = np.float32(formulas.cutoff), corners.shape[1]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
@@ -782,7 +790,7 @@ def backward_tiles(
                 first, end = starts[p] * SINGLES, starts[p + 1] * SINGLES
                 if first == end:
                     continue
-                frame, corner = row_of(block[5], p), faces[p] * count * 2
+                frame, corner = shifted(frames, FRAME * p), faces[p] * count * 2
                 if count == 4:
                     move_four(first, end, columns, frame, half, grads, corner)
                 else:

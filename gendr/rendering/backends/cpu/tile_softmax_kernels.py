@@ -40,6 +40,7 @@ from gendr.rendering.backends.cpu.tile_kernels import (
     DISC,
     DOWN,
     FACE,
+    FRAME,
     GRAD,
     LENGTH,
     PARTS,
@@ -154,7 +155,7 @@ def softmax_tiles(
     surface, lights, texels, textures = paint
     dressed, looks, numbers = _is_dressed(surface), new_looks(), pointer(memory)
     parts = pointer(looks)
-    cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
+    cursor, columns, tiles, starts, faces, frames = block[:6]
     cdf, sf = shifted(columns, CDF), shifted(columns, SF)
     a = sf if formulas.reversed else cdf
     # A tile may reach beyond the rows, by less than its side.
@@ -180,8 +181,8 @@ def softmax_tiles(
                     continue
                 attribute = row(attributes, faces[p])
                 _numbers(
-                    pointer(corners), attribute, faces[p], row(block[5], p), half, depths[0],
-                    depths[1], numbers,
+                    pointer(corners), attribute, faces[p], shifted(frames, FRAME * p), half,
+                    depths[0], depths[1], numbers,
                 )  # fmt: skip
                 if dressed:
                     place = row(textures, b)
@@ -194,7 +195,7 @@ def softmax_tiles(
                             shifted(columns, first), parts, False,
                         )  # fmt: skip
                         add_dressed(
-                            count, shifted(a, first), numbers, parts, shifted(pointer(tiles), k),
+                            count, shifted(a, first), numbers, parts, shifted(tiles, k),
                             -before * wide, wide, own.shape[1] * wide, pointer(own),
                         )  # fmt: skip
                     continue
@@ -335,7 +336,7 @@ def softmax_faces(
     surface, lights, texels, textures = paint
     dressed, asks, looks, across = _is_dressed(surface), len(asked[0]) > 0, new_looks(), 0
     numbers, sums, parts = pointer(memory), pointer(totals), pointer(looks)
-    cursor, columns, tiles, starts, faces = block[0], pointer(block[1]), *block[2:5]
+    cursor, columns, tiles, starts, faces, frames = block[:6]
     cdf, sf, pdf = shifted(columns, CDF), shifted(columns, SF), shifted(columns, PDF)
     a, cutoff = sf if formulas.reversed else cdf, np.float32(formulas.cutoff)
     for i in range(STRIDE):
@@ -365,7 +366,7 @@ def softmax_faces(
             for p in range(cursor[PARTS]):
                 if starts[p] == starts[p + 1]:
                     continue
-                f, frame = faces[p], row(block[5], p)
+                f, frame = faces[p], shifted(frames, FRAME * p)
                 attribute, out = row(attributes, f), row(grad_attributes, f)
                 _numbers(pointer(corners), attribute, f, frame, half, depths[0], depths[1], numbers)
                 if dressed:
@@ -374,7 +375,7 @@ def softmax_faces(
                 for k in range(starts[p], starts[p + 1], step):
                     count, first = min(starts[p + 1] - k, step), k * SINGLES
                     own_a, own, pixels = (
-                        shifted(a, first), shifted(columns, first), shifted(pointer(tiles), k),
+                        shifted(a, first), shifted(columns, first), shifted(tiles, k),
                     )  # fmt: skip
                     if dressed:
                         dress(
@@ -407,7 +408,7 @@ def softmax_faces(
                 if starts[p] == starts[p + 1]:
                     continue
                 move_three(
-                    starts[p] * SINGLES, starts[p + 1] * SINGLES, columns, row(block[5], p), half,
-                    pointer(grad_corners), faces[p] * 6,
+                    starts[p] * SINGLES, starts[p + 1] * SINGLES, columns,
+                    shifted(frames, FRAME * p), half, pointer(grad_corners), faces[p] * 6,
                 )  # fmt: skip
     memory[0], totals[0], looks[0] = np.float32(0.0), 0.0, np.float32(0.0)

@@ -19,6 +19,7 @@ import math
 import numpy as np
 from numba import carray
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import at
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import exp
@@ -29,46 +30,41 @@ _MANY = 1e200  # of factors up to 2, before their product overflows
 
 
 @inner()
-def _packed(values, mask, row, found):
-    """How many entries of a list are present; `found` becomes their values."""
-    m = 0
+def _length(mask, row):
+    """How many entries a list has up to the last one that is present."""
+    n = mask.shape[1]
+    while n > 0 and not mask[row, n - 1]:
+        n -= 1
+    return n
+
+
+@inner(fastmath=_ANY_ORDER)
+def _softmax(values, mask, row, below, shares):
+    """Fill in how far values are below the largest that is present, and exponentials of that.
+
+    Both are 0 for absent ones. Returns the sum of the exponentials, NaN if a value is not finite.
+    """
+    largest, odd, total = -math.inf, 0.0, 0.0
+    for i in range(len(values)):  # loops of their own, which LLVM vectorises
+        value = np.float64(values[i]) if mask[row, i] else -math.inf
+        largest = value if value > largest else largest
     for i in range(len(values)):
-        found[m] = values[i]  # overwritten if it is absent
-        m += mask[row, i]
-    return m
+        below[i] = np.float64(values[i]) - largest if mask[row, i] else 0.0
+        odd += below[i] - below[i]  # NaN for what is not finite
+    for i in range(len(values)):
+        shares[i] = exp(below[i]) if mask[row, i] else 0.0
+        total += shares[i]
+    return total + odd
 
 
 @inner(fastmath=_ANY_ORDER)
-def _exponentials(x):
-    """Make x its exponentials relative to the largest, which is returned with their sum."""
-    largest, odd, total = x[0], 0.0, 0.0
-    for i in range(len(x)):  # loops of their own, which LLVM vectorises
-        largest = x[i] if x[i] > largest else largest
-    for i in range(len(x)):
-        odd += x[i] - x[i]  # NaN for what is not finite
-    for i in range(len(x)):
-        x[i] = exp(x[i] - largest)
-        total += x[i]
-    return largest, total + odd
-
-
-@inner(fastmath=_ANY_ORDER)
-def _cross(shares, total, wanted, sum_wanted, x, largest):
-    """The cross-entropy of shares, which become its gradient, given their logarithms x - ..."""
+def _cross(shares, total, wanted, sum_wanted, below):
+    """The cross-entropy of shares, which become its gradient, given their logarithms."""
     inverse, inverse_wanted, cross = 1.0 / total, 1.0 / sum_wanted, 0.0
-    for i in range(len(x)):
-        cross += wanted[i] * (x[i] - largest)
+    for i in range(len(shares)):
+        cross += wanted[i] * below[i]
         shares[i] = shares[i] * inverse - wanted[i] * inverse_wanted
     return math.log(total) - cross * inverse_wanted
-
-
-@inner()
-def _unpacked(values, mask, row, found):
-    """Fill in the values of those present, and 0 for the others."""
-    k = 0
-    for i in range(len(found)):
-        found[i] = values[k] if mask[row, i] else 0.0
-        k += mask[row, i]
 
 
 @kernel()
@@ -76,19 +72,17 @@ def tops(scores, target, mask, found, gradient, start, stop):
     """Cross-entropies of who is first, see `gendr.sorting.ListNet`."""
     n = scores.shape[1]
     # Not rows of one array, which Numba takes to have any strides.
-    keys, shares, wanted = np.empty(n), np.empty(n), np.empty(n)
+    below, shares, wanted, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for row in range(start, stop):
-        m = _packed(scores[row].reshape(n), mask, row, keys)
-        _packed(target[row], mask, row, wanted)
+        m = _length(mask, row)
         found[:, row] = 0.0
         if m > 0:
-            shares[:m] = keys[:m]
-            largest, total = _exponentials(shares[:m])
-            _, rest = _exponentials(wanted[:m])
-            found[0, row] = _cross(shares[:m], total, wanted[:m], rest, keys[:m], largest)
+            total = _softmax(scores[row, :m].reshape(m), mask, row, below, shares)
+            wanted_total = _softmax(target[row, :m], mask, row, rest, wanted)
+            found[0, row] = _cross(shares[:m], total, wanted, wanted_total, below)
             found[1, row] = 1.0
-        if len(gradient) > 0:
-            _unpacked(shares, mask, row, gradient[row].reshape(n))
+        for i in range(n if len(gradient) > 0 else 0):
+            gradient[row, i, 0] = shares[i] if i < m else 0.0
 
 
 @inner()
@@ -145,7 +139,7 @@ def add_up(found, mean, result):
     if len(result) == 1:
         result[0] = total * weight
     else:
-        result[:] = found[0]
+        copy(found[0], result)
     return total, weight
 
 

@@ -275,8 +275,12 @@ def windows_end(
     y, total, slope, by_key = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for b in range(start, stop):
         for part in range(1, sums.shape[1]):
-            sums[b, 0] += sums[b, part]
-            shares[b, 0] += shares[b, part]
+            for k in range(sums.shape[2]):
+                for j in range(sums.shape[3]):
+                    sums[b, 0, k, j] += sums[b, part, k, j]
+            for k in range(2):
+                for j in range(shares.shape[3]):
+                    shares[b, 0, k, j] += shares[b, part, k, j]
         for k in range(c.shape[2]):
             for j in range(n):
                 c[b, order[b, j], k] = sums[b, 0, k, j]
@@ -297,7 +301,8 @@ def windows_end(
                 below += equal
                 j = end
         else:
-            by_key[:] = weighted - lost[b]
+            for j in range(n):
+                by_key[j] = weighted[j] - lost[b, j]
         # Arguments are homogeneous in x, of the degree 1 or 2 (Euler's theorem).
         euler = 0.0
         for j in range(n):

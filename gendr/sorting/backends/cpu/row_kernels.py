@@ -24,6 +24,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
 
+from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.mathematics import (
     ROUNDER,
@@ -269,7 +270,7 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
     values = np.empty(n)
     for unit in range(start, stop):
         b, _, first, end = _rows_of(unit, p.shape[1])
-        values[:] = x[b]
+        copy(x[b], values)
         for i in range(first, end):
             row = p[b, i]
             y = values[order[b, i + order.shape[1] - p.shape[1]]]
@@ -304,7 +305,7 @@ def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
     values = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, p.shape[1])
-        values[:] = x[b]
+        copy(x[b], values)
         columns = shares[b, part, 0]
         columns[:] = 0.0
         for i in range(first, end):
