@@ -1,6 +1,7 @@
 """Scenes: stereo, fusion and surface of a painted room, whose depths a formula gives."""
 
 import json
+import struct
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -391,6 +392,13 @@ def test_tracks_are_read_again(tmp_path):
     points, colors = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[0, 0.5, 1]] * 2)
     file = tmp_path / "points3D.txt"
     file.write_bytes(point_text(points, colors, [(1, 3), ()]))
+    np.testing.assert_array_equal(read_point_file(file)[0], points)
+    assert read_tracks(file) == [(1, 3), ()]
+    rows = [
+        struct.pack("<Q3d3BdQ", k, *p, 0, 128, 255, 0.5, 2 - 2 * k) for k, p in enumerate(points)
+    ]
+    file = tmp_path / "points3D.bin"  # each image with the number of a feature in it
+    file.write_bytes(struct.pack("<Q", 2) + rows[0] + struct.pack("<4i", 1, 7, 3, 8) + rows[1])
     np.testing.assert_array_equal(read_point_file(file)[0], points)
     assert read_tracks(file) == [(1, 3), ()]
 
