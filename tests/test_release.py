@@ -1,4 +1,4 @@
-"""What a release says of itself: its version, its pins, how to cite it, what is in its files."""
+"""What a release says of itself: its version, its pins, how to cite it."""
 
 import importlib.util
 import re
@@ -16,15 +16,6 @@ ROOT = Path(__file__).parents[1]
 def project():
     tomllib = pytest.importorskip("tomllib", reason="part of Python from 3.11 on")
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-
-@pytest.fixture(scope="module")
-def check_dist():
-    """The script that checks archives, and finds the ten lines of the README."""
-    spec = importlib.util.spec_from_file_location("check_dist", ROOT / ".ci" / "check_dist.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_one_version_and_one_licence_everywhere(project):
@@ -69,38 +60,3 @@ def test_files_of_the_papers_package_are_warned_of(tmp_path):
     (tmp_path / "functional").mkdir()
     with pytest.warns(RuntimeWarning, match="pip uninstall gendr gendr-family"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
-
-def test_incomplete_archives_are_found(check_dist):
-    package = check_dist.sources()
-    assert {"gendr/py.typed", "gendr/rendering/renderer.py"} <= package
-    wheel = {*package, "gendr_family-0.1.0.dist-info/METADATA"}
-    assert check_dist.faults_of_files("wheel", wheel, package) == []
-    assert check_dist.faults_of_files("wheel", wheel - {"gendr/py.typed"}, package) == [
-        "wheel: gendr/py.typed is missing"
-    ]
-    assert check_dist.faults_of_files("wheel", {*wheel, "tests/test_x.py"}, package) == [
-        "wheel: tests/test_x.py does not belong there"
-    ]
-    archive = {*package, "README.md", "LICENSE"}
-    assert check_dist.faults_of_files("source archive", archive, package) == [
-        "source archive: pyproject.toml is missing"
-    ]
-
-
-def test_poor_metadata_is_found(check_dist):
-    fields = (
-        "Name: gendr-family",
-        "Version: 0.1.0",
-        "Summary: s",
-        "Requires-Python: >=3.10",
-        "License-Expression: MIT",
-        "Description-Content-Type: text/markdown",
-        "Requires-Dist: torch>=2.8",
-        "Project-URL: Paper, https://example.org",
-    )
-    assert check_dist.faults_of_metadata("\n".join((*fields, "", "# gendr\n"))) == []
-    poor = "\n".join((*fields[:4], fields[6], "", "text"))
-    assert len(check_dist.faults_of_metadata(poor)) == 4
-    match = check_dist.BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert "optimizer.step()" in match[1]

@@ -1,9 +1,6 @@
 """The scripts behind the results in the documentation."""
 
-import json
-import re
 import shutil
-import statistics
 import sys
 from pathlib import Path
 
@@ -37,48 +34,6 @@ def test_pages_say_what_the_results_say(script, tmp_path, monkeypatch):
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text()
     if options:
         assert (tmp_path / "claims.csv").read_text() == (RESULTS / "claims.csv").read_text()
-
-
-def block_of(page, name):
-    """The lines of a table or list of a page."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    return re.search(rf"<!-- begin {name} -->\n(.*?)<!-- end {name} -->", text, re.S)[1]
-
-
-# What sentences of the pages say that are written by hand. If a number moves one of these verdicts,
-# the sentence has to be written anew.
-SAID = {
-    "exponential tails better than linear ones": "likely",
-    "exponential tails better than finite supports": "open",
-    "reversed distributions better than their mirror images": "likely",
-    "max worse than the usual T-conorms": "likely",
-}
-
-
-def test_words_have_the_verdicts_of_the_numbers():
-    rows = [line.strip("| ").split(" | ") for line in block_of("study.md", "verdicts").splitlines()]
-    shape = {row[0]: row[1] for row in rows[2:]}
-    assert {claim: shape[claim] for claim in SAID} == SAID
-
-
-def test_what_is_said_of_the_readings_of_the_reciprocals_steepness():
-    text = (ROOT / "docs" / "results" / "sorting-tables.json").read_text(encoding="utf-8")
-    score = {"reciprocal": {}, "reciprocal-code": {}, "cauchy": {}}
-    for run in json.loads(text)["trainings"].values():
-        example = run["example"]
-        if example["factor"] == 1 and example["row"] in score:
-            key = tuple(run["settings"][name] for name in ("n", "steps", "seed"))
-            score[example["row"]][key] = 100 * run["test"]["em"]
-    first, second, cauchy = score.values()
-    ahead = {key: first[key] - second[key] for key in first.keys() & second.keys()}
-    for n in (3, 5, 7):
-        assert statistics.fmean(value for key, value in ahead.items() if key[0] == n) > 0
-    every = list(ahead.values())
-    assert statistics.fmean(every) > 2 * statistics.stdev(every) / len(every) ** 0.5
-    # Level with cauchy in Table 3.7, and nearer to it with the first reading.
-    keys = ahead.keys() & cauchy.keys()
-    far = [statistics.fmean(each[key] - cauchy[key] for key in keys) for each in (first, second)]
-    assert far[1] < far[0] < 0
 
 
 def test_equal_counts_have_one_place(monkeypatch):

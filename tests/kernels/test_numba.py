@@ -27,7 +27,7 @@ from gendr.kernels.numba.prefetch import prefetch_row
 from gendr.tnorms import numba as of_tconorms
 from support.cases import for_each
 from support.distributions import EXAMPLES, points
-from support.processes import Python, run_python
+from support.processes import run_python
 from support.tconorms import ARCHIMEDEAN, PARAMETRIC
 
 
@@ -435,43 +435,3 @@ def test_what_only_kernels_call_is_refused_from_python():
         with pytest.raises(TypeError, match="half is called by compiled functions only"):
             half(1.0)
         assert quarter(1.0) == 0.25
-
-
-RUN = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import kernels_of_a_test as kernels
-from support.compiling import no_kernel_twice
-with no_kernel_twice(Path(sys.argv[1]) / "locks"):
-    assert getattr(kernels, sys.argv[2])(1) == 4.0
-print(sum(sum(x.stats.cache_misses.values()) for x in (kernels.one, kernels.two, kernels.within)))
-"""
-KERNELS = """
-from gendr.kernels.numba.compilation import ensure_cache, inner, kernel
-
-ensure_cache()
-
-@inner()
-def within(x, times):
-    for _ in range(times):
-        x += 1.0
-    return x
-
-@kernel()
-def one(x):
-    return within(x, 1) + within(x, 1) * within(x, 0)
-
-@kernel()
-def two(x):
-    return within(x, 3)
-"""
-
-
-@pytest.mark.rotating(3, group="compilation")
-def test_a_kernel_is_compiled_once_by_processes_of_the_tests_for_all_constants(tmp_path):
-    (tmp_path / "kernels_of_a_test.py").write_text(KERNELS)
-    runs = [Python(RUN, tmp_path, "one") for _ in range(2)]
-    assert [run.wait() for run in runs] == [0, 0], runs[0].output()
-    assert sum(int(run.output()[0]) for run in runs) == 2
-    assert run_python(RUN, tmp_path, "two", check=True).stdout == "1\n"  # the inner one is there

@@ -86,6 +86,10 @@ def test_materials_of_trimesh(tmp_path):
         first = Mesh.from_trimesh(box).face_colors
     assert first is not None
     assert_close(first, simple[:9])
+    box.visual = trimesh.visual.TextureVisuals(uv=np.zeros((8, 2)), material=blue)
+    mixed = Mesh.from_trimesh(trimesh.Scene([box, trimesh.creation.box()])).face_colors
+    assert mixed is not None
+    assert (mixed[-12:] == 1).all()  # what has no material takes none of the others
 
 
 def test_a_trimesh_far_out():

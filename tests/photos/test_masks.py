@@ -85,6 +85,16 @@ def test_wrong_masks_are_found(views, kind):
     assert sorted(suspicious_masks(camera, masks)) == list(WRONG)
 
 
+@pytest.mark.usefixtures("coarse")
+def test_what_a_photo_does_not_show_is_not_cut(views):
+    masks, camera = damaged(*views, "cut")
+    (height, width), edges = masks.shape[1:], []
+    for mask in masks:
+        top = int((mask > 0).any(1).nonzero()[0])
+        edges.append([-width / height, -1, width / height, 1 - 2 * top / height])
+    assert suspicious_masks(camera.with_window(torch.tensor(edges)), masks) == []
+
+
 def test_masks_of_no_object_agree_about_little(views):
     """As what stands out from a background that is none; right ones agree, with bites or cut."""
     masks, camera = views

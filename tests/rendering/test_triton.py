@@ -62,12 +62,6 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("member", chosen, ids=[x.name for x in chosen])
 
 
-def test_the_covering_set_covers_every_distribution_and_family():
-    chosen = members(0, False)
-    assert {x.dist.base.name for x in chosen} == set(gendr.distributions.names())
-    assert {x.tconorm.name for x in chosen} == set(gendr.tnorms.names())
-
-
 # -- the same as the reference
 
 

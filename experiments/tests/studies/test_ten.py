@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import gendr
-from lab.report.inference import Crossed
 from lab.report.ten import TenObjects
 from lab.studies import peers, ten
 from lab.studies.objects import SCORED, TUNED, load
@@ -198,20 +197,3 @@ def test_contrasts_are_paired_tests_over_objects():
     expected = ttest_rel(a, b)
     assert effect.p() == pytest.approx(expected.pvalue)
     assert effect.interval() == pytest.approx(tuple(expected.confidence_interval()))
-
-
-@pytest.mark.every
-def test_the_mixed_model_is_that_of_statsmodels():
-    smf = pytest.importorskip("statsmodels.formula.api", reason="pip install statsmodels")
-    pd = pytest.importorskip("pandas")
-    found = TenObjects.read(TABLES / "shape.csv", "shape")
-    model = Crossed.of(found.by_object[..., None])
-    rows = pd.DataFrame(
-        [
-            {"r": f"{k:02d}", "o": o, "y": 100 * found.by_object[k, o]}
-            for k, o in itertools.product(range(len(found.names)), range(10))
-        ]
-    )
-    fit = smf.mixedlm("y ~ 0 + C(r)", rows, groups=rows["o"]).fit(reml=True)
-    assert np.asarray(fit.fe_params) == pytest.approx(100 * model.means, abs=1e-4)
-    assert fit.scale**0.5 == pytest.approx(100 * model.error * 10**0.5, rel=1e-3)

@@ -80,6 +80,7 @@ def test_patches_are_compared_with_what_lies_between_pixels():
         SAMPLES,
         SIDE,
         UNIT,
+        UNLIKE,
         compare,
         prepare,
     )  # fmt: skip
@@ -87,6 +88,7 @@ def test_patches_are_compared_with_what_lies_between_pixels():
     rng, shape, stride = np.random.default_rng(0), (30, 40), 2
     photos = rng.uniform(-1, 1, (3, *shape))
     photos[0, :9, 28:] = 0.3  # no pattern
+    photos[1, 12:, 24:] *= 0.003  # hardly any there
     words = packed(photos)
     photos = (words & 65535) * UNIT - 1
     xs, ys = (rng.integers(4, n - 4, LANES).astype(np.int32) for n in (40, 30))
@@ -137,6 +139,8 @@ def test_patches_are_compared_with_what_lies_between_pixels():
         there = map_coordinates(photos[k + 1], [y, x], order=1)
         mean_there = (weight * there).sum() / weight.sum()
         spread = (weight * (there - mean_there) ** 2).sum() / weight.sum()
+        if spread < FLAT / 2:
+            return UNLIKE
         both = (weight * (shown - mean) * (there - mean_there)).sum() / weight.sum()
         return 1 - both / (variance * spread) ** 0.5
 
@@ -149,8 +153,53 @@ def test_patches_are_compared_with_what_lies_between_pixels():
             if wanted is not None:
                 np.testing.assert_allclose(out[lane], wanted, atol=3e-5)
             kinds.append(wanted)
-    assert {None, OUTSIDE} <= set(kinds)
-    assert sum(kind not in (None, OUTSIDE) for kind in kinds) > LANES
+    assert {None, OUTSIDE, UNLIKE} <= set(kinds)
+    assert sum(kind not in (None, OUTSIDE, UNLIKE) for kind in kinds) > LANES
+
+
+def test_planes_go_from_pixel_to_pixel_and_lie_where_other_photos_know_them():
+    """One pixel has the plane of a photo at first; the other photo is (8, 0) of its parallaxes."""
+    from scipy.ndimage import gaussian_filter, map_coordinates
+
+    from gendr.photos.stereo.matching import Matcher, StereoSettings, packed, refine
+
+    size, wide, parallax = (40, 60), 90, 8.0
+    settings = StereoSettings(tries=(0, 0))
+    y, x = np.mgrid[:40, :60].astype(float)
+    w, slopes = 1 + 0.004 * (x - 30) + 0.006 * (y - 20), np.array([0.004, 0.006])
+    rng = np.random.default_rng(0)
+    there = 2 * gaussian_filter(rng.uniform(-1, 1, (40, wide)), 1.0)
+    here = map_coordinates(there, [y, x + parallax * w], order=1)
+    images = [packed(each.clip(-1, 1).astype(np.float32)).ravel() for each in (here, there)]
+    same, move = np.eye(3, dtype=np.float32)[None], np.array([[parallax, 0, 0]], np.float32)
+    matcher = Matcher(
+        np.concatenate(images), 0, np.array([0, 40 * 60]), np.array([60, wide]),
+        np.array([40, 40]), (same, move, same, -move), np.zeros(size, np.uint8),
+        np.zeros(size, np.float32), np.full(size, 0.3, np.float32), np.full(size, 3, np.float32),
+        1.0, 50.0,
+    )  # fmt: skip
+    planes = np.zeros((*size, 3), np.float32)
+    planes[..., 0] = rng.uniform(0.4, 2, size)
+    planes[20, 30] = 1, *slopes
+    costs, views = np.ones(size, np.float32), np.zeros((*size, 3), np.uint8)
+    for turn in range(12):
+        matcher.visit(
+            planes, costs, views, settings, turn, coarse=True, fresh=turn == 0, shrink=1.0
+        )
+    inside = np.zeros(size, bool)
+    inside[4:-4, 4:-4] = True
+    assert (abs(planes[..., 0] - w) < 1e-4)[inside].mean() > 0.9
+
+    known = rng.uniform(0.8, 1.2, (40, wide)).astype(np.float32)
+    known[::3] = 0
+    exact = np.concatenate([w[..., None], np.broadcast_to(slopes, (*size, 2))], 2)
+    found = refine(matcher, exact.astype(np.float32), costs, known.ravel(), settings)[1]
+    other = known[y.astype(int), np.rint(x + parallax * w).astype(int)]
+    pixels = np.where(other > 0, np.minimum(parallax * abs(w - other), 3), 0)
+    off = abs(found - settings.geometric * pixels)[inside & (found < 2)]  # 2: no pattern
+    assert len(off) > 1500
+    assert np.quantile(off, 0.9) < 1e-3
+    assert off.max() < 0.05
 
 
 def test_windows_tell_what_brightness_and_contrast_do_not_explain():

@@ -132,6 +132,7 @@ def test_fit_is_deterministic_and_leaves_the_global_state_alone():
 
 
 @pytest.mark.rotating(5, group="photos")
+@pytest.mark.filterwarnings("ignore:the fit fell apart")  # heavy tails do; squared ones do not
 @for_each(rotating=8, dist=sorted(set(distributions.names()) - {"heaviside"}))
 def test_every_distribution_can_fit(dist):
     mesh = cube(2)

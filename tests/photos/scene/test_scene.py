@@ -1,6 +1,7 @@
 """Scenes: stereo, fusion and surface of a painted room, whose depths a formula gives."""
 
 import json
+import struct
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from gendr.photos.scene.depth_maps import (
 from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.minimum_cut import minimum_cut
+from gendr.photos.scene.mirrors import Mirror
 from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
 from gendr.photos.scene.planar import find_planar, find_walls, normals_of
 from gendr.photos.scene.sky import (
@@ -397,6 +399,13 @@ def test_tracks_are_read_again(tmp_path):
     points, colors = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[0, 0.5, 1]] * 2)
     file = tmp_path / "points3D.txt"
     file.write_bytes(point_text(points, colors, [(1, 3), ()]))
+    np.testing.assert_array_equal(read_point_file(file)[0], points)
+    assert read_tracks(file) == [(1, 3), ()]
+    rows = [
+        struct.pack("<Q3d3BdQ", k, *p, 0, 128, 255, 0.5, 2 - 2 * k) for k, p in enumerate(points)
+    ]
+    file = tmp_path / "points3D.bin"  # each image with the number of a feature in it
+    file.write_bytes(struct.pack("<Q", 2) + rows[0] + struct.pack("<4i", 1, 7, 3, 8) + rows[1])
     np.testing.assert_array_equal(read_point_file(file)[0], points)
     assert read_tracks(file) == [(1, 3), ()]
 
@@ -773,6 +782,17 @@ def test_what_panes_mirror_is_no_room_behind(room, tmp_path, monkeypatch, wall):
         middle = (abs(x) < 0.4) & (abs(y - 0.2) < 0.5)  # where photos show nothing behind it
         assert middle.sum() > 300
         np.testing.assert_allclose(z[middle], rooms.WALL, atol=0.02)
+
+
+def test_a_mirror_hides_what_eyes_before_it_see_behind_it():
+    """Water at the height 0 where x < 2, from an eye above it and from one below."""
+    water = Mirror(np.array([0.0, 1, 0]), 0.0, None, np.zeros((0, 3)))
+    border = np.append(water.axes @ [1.0, 0, 0], -2)[None]
+    points = np.array([[0.0, -1, 0], [0, 1, 0], [0, -0.01, 0], [5, -1, 0]])
+    for height, hidden in ((1.0, [True, False, False, False]), (-2.0, [False] * 4)):
+        eyes = np.array([[0.5, height, 0.5]]).repeat(4, 0)
+        found = replace(water, border=border).hides(eyes, points, 0.02)
+        assert found.tolist() == hidden
 
 
 def test_scores_forgive_exposures_and_veils(room):

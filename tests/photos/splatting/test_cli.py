@@ -212,8 +212,8 @@ def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     assert run(ball, "-o", tmp_path, "--triangles", 40, "--steps", 20) == 0
     found = facts(tmp_path)
     assert seen
-    assert {path.name for path in seen} == {"preview.png"}
-    assert "preview.png" not in names(tmp_path)
+    assert {path.name for path in seen} == {"preview.png", "progress.json"}
+    assert not {path.name for path in seen} & names(tmp_path)
     shown = capsys.readouterr()
     assert f"PSNR {found['psnr']:.1f} dB" in shown.out
     assert "triangles=" in shown.err

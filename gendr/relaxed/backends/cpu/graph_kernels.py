@@ -112,7 +112,6 @@ def forward(
     arrays, nodal = np.empty((6, size)), np.empty((2, nodes))
     history, position = np.empty((iterations + 1, nodes)), np.empty((iterations + 2, nodes))
     for b in range(start, stop):
-        arrays[5] = 0.0
         _sweeps(costs[b], sources, starts, source, decision, iterations, history, arrays, nodal)
         _walk(arrays[5], sources, starts, source, target, iterations, position, by_node[b],
               by_edge[b])  # fmt: skip
@@ -139,7 +138,6 @@ def backward(
     g, following, node_after, ahead = more[0], more[1], more[2], more[3]
     edge_after = np.empty(size)
     for b in range(start, stop):
-        w[:] = 0.0
         sweeps = _sweeps(
             costs[b], sources, starts, source, decision, iterations, history, arrays, nodal
         )

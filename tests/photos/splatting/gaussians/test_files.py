@@ -370,6 +370,19 @@ def test_sog(version, degree, bundled, tmp_path):
         )  # fmt: skip
 
 
+def test_gaussians_of_a_sog_without_a_quaternion_are_not_turned(tmp_path):
+    want = values(20, 0)
+    files = sog(*want)
+    bytes_ = np.array(Image.open(io.BytesIO(files["q.webp"]))).reshape(-1, 4)
+    bytes_[3, 3] = 251
+    want[-1][3] = [1, 0, 0, 0]
+    for name, content in (files | {"q.webp": picture(bytes_, 8)}).items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.warns(UserWarning, match="1 of its Gaussians have no quaternion"):
+        turns = read_cloud(tmp_path).turns
+    np.testing.assert_allclose(np.abs((turns * want[-1]).sum(1)), 1, atol=1e-4)
+
+
 def gltf(points, harmonics, opacity, logs, turns, *, kind="glb", node=None, **look):
     """KHR_gaussian_splatting: linear sizes and opacities, quaternions x, y, z, w."""
     prefix, degree = "KHR_gaussian_splatting:", int(np.sqrt(harmonics.shape[1])) - 1
