@@ -3,8 +3,8 @@
 # Expected: one convention within a package. OpenCV's calibration has the centre of the first pixel at
 #   (0, 0), so that a tag that fills pixels 200 .. 399 has its corners at 199.5 and 399.5.
 # Seen: so by CORNER_REFINE_SUBPIX; by CORNER_REFINE_APRILTAG they are at 200 and 400, half a pixel to
-#   the right and below, as pupil-apriltags has them (which counts them in another order). Neither
-#   page says where a pixel's centre is.
+#   the right and below, as pupil-apriltags has them (which counts them in another order). OpenCV's
+#   page names the method, and not that its pixels begin elsewhere.
 # Who meets it: cameras and poses from boards of tags by `solvePnP` and `calibrateCamera`: the principal
 #   point is half a pixel off with one setting, and tags and other points do not fit together.
 . "$(dirname "$0")/environment"
