@@ -496,6 +496,11 @@ def test_images_that_would_be_read_as_other_numbers(tmp_path):
     grey = np.linspace(0, 30000, 48).reshape(6, 8).round()
     write_tiff(tmp_path / "right.tif", grey)
     np.testing.assert_allclose(load_texture(tmp_path / "right.tif")[..., 0], grey / 65535)
+    for mode in ("L", "1"):  # `findings/white_is_zero_in_tiff.sh`
+        ends = Image.fromarray(np.uint8([[255, 0]])).convert(mode)
+        ends.save(tmp_path / "ends.tif", tiffinfo={262: 0})
+        np.testing.assert_array_equal(load_texture(tmp_path / "ends.tif")[..., 0], [[1, 0]])
+    (tmp_path / "ends.tif").unlink()
     write_tiff(tmp_path / "planes.tif", np.stack([grey, 2 * grey, grey]))
     write_tiff(tmp_path / "negative.tif", grey, t262=0)
     write_tiff(tmp_path / "signed.tif", grey, t339=2)
