@@ -328,7 +328,7 @@ def refine_shape(
         both = (first[0], first[0]), (first[1], first[1])
         return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
-    last = refinement.measured(found)
+    last = refinement.measured(found, even=True)
     reason = _reason(first, last, refinement.faint)
     if one_colour and not reason:
         # Stereo may be wrong where shading moves little, and outlines where it would have to move
@@ -569,7 +569,8 @@ class _Refinement:
         """The mesh after some steps along the gradients of soft renderings.
 
         Args:
-            mesh: which is remeshed, and takes its colours from the photos, before the steps.
+            mesh: which takes its colours from the photos before the steps. It is remeshed after
+                earlier steps only: that of stereo is even, and each time corners are cut.
             first: the number of the first of these steps.
             last: that of the step after them.
         """
@@ -580,7 +581,8 @@ class _Refinement:
         )  # fmt: skip
         part = _together(len(photos.images))
         groups = -(-len(photos.images) // part)
-        mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
+        if first > 0:
+            mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
         found = _painted(mesh, self.some, self.clock.part(len(self.some.camera)))
         shape = SmoothParametrization(mesh)
         painted, light = found.mesh, found.light
@@ -623,22 +625,26 @@ class _Refinement:
                 raise _OverError(mesh.with_vertices(shape(u).detach())) from None
         return mesh.with_vertices(shape(u).detach())
 
-    def measured(self, mesh: Mesh, *, stops: bool = False) -> tuple[float, float]:
+    def measured(
+        self, mesh: Mesh, *, even: bool = False, stops: bool = False
+    ) -> tuple[float, float]:
         """How well a mesh meets the photos: PSNR in decibels, and mean hard IoU.
 
         Args:
             mesh: one mesh.
+            even: whether its edges are of about one length already; others are remeshed before.
             stops: whether it ends with `_OverError` once the time is over.
         """
         tell = self.clock.part(MEASURE * len(self.some.camera), stops=stops)
-        even = remesh(
-            mesh, self.edge(mesh), iterations=2, callback=lambda done: tell(0.3 * done)
-        ).mesh
+        if not even:
+            mesh = remesh(
+                mesh, self.edge(mesh), iterations=2, callback=lambda done: tell(0.3 * done)
+            ).mesh
         hard = Renderer(self.photos.size, "heaviside", "max", check=False, **self.planes)
         with torch.no_grad():
             scores = mapped(
-                lambda i: iou(hard(even, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
-                range(len(self.camera)), device=even.device,
+                lambda i: iou(hard(mesh, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
+                range(len(self.camera)), device=mesh.device,
             )  # fmt: skip
-        found = _painted(even, self.some, lambda done: tell(0.3 + 0.7 * done))
+        found = _painted(mesh, self.some, lambda done: tell(0.3 + 0.7 * done))
         return _psnr(found), float(torch.cat(scores).double().mean())
