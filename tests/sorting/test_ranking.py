@@ -264,6 +264,17 @@ def test_kernels_of_losses_find_what_operators_do(loss, reduction):
         loss(scores, grades)
 
 
+def test_scores_further_apart_than_numbers_go_have_a_gradient():
+    """The loss is beyond float64, its gradient is not, and what is absent has none."""
+    x = torch.tensor([1e308, 0.0, -1e308, 0.0], dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([True, False, True, True])
+    loss = ListNet()(x, torch.tensor([1, 0, 2, 3]), mask)
+    assert loss == torch.inf
+    (gradient,) = torch.autograd.grad(loss, x)
+    wanted = torch.tensor([1.0, -torch.inf, 2, 3], dtype=torch.float64).softmax(0)
+    torch.testing.assert_close(gradient, torch.tensor([1.0, 0, 0, 0]).double() - wanted)
+
+
 def test_lambda_loss_by_a_loop():
     scores, grades = lists(4, 6)
     for k, mu, sigma in ((None, 10.0, 1.0), (2, 0.0, 1.5), (3, 2.0, 1.0)):

@@ -49,8 +49,9 @@ def _softmax(values, mask, row, below, shares):
         value = np.float64(values[i]) if mask[row, i] else -math.inf
         largest = value if value > largest else largest
     for i in range(len(values)):
-        below[i] = np.float64(values[i]) - largest if mask[row, i] else 0.0
-        odd += below[i] - below[i]  # NaN for what is not finite
+        value = np.float64(values[i]) if mask[row, i] else 0.0
+        odd += value - value  # NaN for what is not finite; the way to the largest may not be
+        below[i] = value - largest if mask[row, i] else 0.0
     for i in range(len(values)):
         shares[i] = exp(below[i]) if mask[row, i] else 0.0
         total += shares[i]
@@ -82,7 +83,7 @@ def tops(scores, target, mask, found, gradient, start, stop):
             found[0, row] = _cross(shares[:m], total, wanted, wanted_total, below)
             found[1, row] = 1.0
         for i in range(n if len(gradient) > 0 else 0):
-            gradient[row, i, 0] = shares[i] if i < m else 0.0
+            gradient[row, i, 0] = shares[i] if i < m and mask[row, i] else 0.0
 
 
 @inner()
