@@ -439,6 +439,7 @@ def test_a_lens_that_nobody_builds_is_not_better(params, usual):
     assert is_usual(lens) == usual
 
 
+@needs_pycolmap
 def test_focal_lengths_of_exif_can_be_held(tmp_path):
     """As for photos of a plane straight on, of which any other would fit as well."""
     import pycolmap
