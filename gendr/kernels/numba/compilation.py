@@ -230,5 +230,5 @@ def _listen() -> None:
 @cache
 def _log_compilation() -> None:
     logging.getLogger("gendr").warning(
-        "gendr: compiling the CPU kernels for this machine, which takes about 15 seconds"
+        "gendr: compiling the CPU kernels for this machine, which takes up to 15 seconds"
     )
