@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scikit-image 0.26.0, `skimage.feature.SIFT`, and OpenCV 5.0.0, `cv2.SIFT_create()`: one blob.
-# Expected: `positions` ("subpixel-precision keypoint coordinates") and `pt` at the blob's centre.
+# Expected: `positions` and `pt`, which are fractions of a pixel, at the blob's centre.
 # Seen: by both 0.23 pixels to the right and below, wherever it is, as images are made twice as large
 #   about the corner of a pixel and coordinates halved about its centre. OpenCV has
 #   `enable_precise_upscale` for it, off by default; scikit-image is right with `upsampling=1`.

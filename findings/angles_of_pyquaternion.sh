@@ -12,7 +12,6 @@ import numpy as np
 from pyquaternion import Quaternion
 from scipy.spatial.transform import Rotation
 
-assert "intrinsic Tait-Bryan angles following the z-y'-x'' convention" in Quaternion.yaw_pitch_roll.__doc__, "changed"
 turn = Rotation.from_euler("ZYX", [30, 20, 10], degrees=True)
 theirs = Quaternion(matrix=turn.as_matrix())
 assert np.allclose(theirs.rotation_matrix, turn.as_matrix())

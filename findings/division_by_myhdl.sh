@@ -57,9 +57,8 @@ endmodule
 """)
 open("python.txt", "w").write("".join(" ".join(map(str, row)) + "\n" for row in rows))
 PY
-python -W error::UserWarning circuit.py 2> words
-cat words
-test ! -s words
+python -W error::UserWarning circuit.py 2> words || { cat words; exit 1; }
+if [ -s words ]; then cat words; echo "changed: there are words"; exit 1; fi
 iverilog -o bench divider.v bench.v && vvp -n bench > verilog.txt
 echo "a, b, Python's quotient, rest, difference, half; Verilog's"
 python - <<'PY'

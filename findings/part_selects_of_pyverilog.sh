@@ -20,16 +20,16 @@ module bench;
   initial begin x = 8'b00111100; #1 $display("%b", y); end
 endmodule
 V
-python - <<'PY' 2> words
+python - <<'PY' 2> words || { cat words; exit 1; }
 from pyverilog.ast_code_generator.codegen import ASTCodeGenerator
 from pyverilog.vparser.parser import parse
 
 tree, _ = parse(["circuit.v"])
 open("again.v", "w").write(ASTCodeGenerator().visit(tree))
 PY
-grep -Ev "LALR tables|shift/reduce|reduce/reduce|^$" words && exit 1
+if grep -Ev "LALR tables|shift/reduce|reduce/reduce|^$" words; then echo "changed: there are words"; exit 1; fi
 grep assign circuit.v again.v
 iverilog -o first circuit.v bench.v && iverilog -o second again.v bench.v
 echo "x = 00111100: y = $(vvp -n first), of what is written again $(vvp -n second)"
 test "$(vvp -n first)" = 00000111
-test "$(vvp -n second)" = 00001111
+test "$(vvp -n second)" = 00001111 || { echo "changed"; exit 1; }

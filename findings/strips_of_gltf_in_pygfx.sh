@@ -42,6 +42,5 @@ for name, true, seen in (("square", 2, 1), ("ribbon", 12, 4)):
     assert len(triangles) == seen, "changed"
 PY
 python make.py
-python -W error::UserWarning look.py 2> words
-cat words
-test ! -s words
+python -W error::UserWarning look.py 2> words || { cat words; exit 1; }
+if [ -s words ]; then cat words; echo "changed: there are words"; exit 1; fi

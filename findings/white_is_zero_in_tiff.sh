@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # scikit-image 0.26.0, imageio 2.38.1 and tifffile 2026.3.3: a TIFF in which 0 is white.
 # Expected: TIFF's PhotometricInterpretation says which end is white (TIFF 6.0, WhiteIsZero); Pillow
-#   13.0.0 and OpenCV 5.0.0 give the same picture for both kinds.
+#   13.0.0 and OpenCV 5.0.0 give the same picture for both kinds of 8 bits (of 16 bits Pillow does
+#   not, see deep_tiff_by_pillow.sh).
 # Seen: the stored numbers, without a word: what is white is black. A mask is its complement.
 # Who meets it: masks, scans and film that come as such TIFF, read by `imread` of these packages.
 . "$(dirname "$0")/environment"
