@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import difflib
 import gc
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from typing import Any
 
 _FEW = 12  # names that a message lists whole
 _frozen = False
+_lock = threading.RLock()  # of the two below; a handler of signals may come between
+_resting = 0  # how many are within `uncollected`
+_was_on = False  # before the first of them
 
 
 def nearest(value: object, allowed: Iterable[str], count: int = 3) -> list[str]:
@@ -63,18 +67,25 @@ def uncollected() -> Generator[None]:
 
     It would look through all that PyTorch or Numba make, again and again, and find nothing: that
     takes a tenth of the time. At the end all is old to it, for it would begin with just that.
+    It is one for all threads: it rests until the last of those within is through.
     """
-    was_on = gc.isenabled()
-    gc.disable()
+    global _resting, _was_on
+    with _lock:
+        _resting += 1
+        if _resting == 1:
+            _was_on = gc.isenabled()
+            gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            # Not if somebody has taken objects away from it; to count ours takes long.
-            if not _frozen and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()  # into the oldest generation
-            gc.enable()
+        with _lock:
+            if _resting == 1 and _was_on:
+                # Not if somebody has taken objects away from it; to count ours takes long.
+                if not _frozen and not gc.get_freeze_count():
+                    gc.freeze()
+                    gc.unfreeze()  # into the oldest generation
+                gc.enable()
+            _resting -= 1
 
 
 def freeze() -> None:

@@ -7,6 +7,7 @@ import inspect
 import math
 import os
 import sys
+import threading
 import warnings
 import weakref
 import zipfile
@@ -26,6 +27,7 @@ from gendr._common.arrays import read_array, read_arrays
 from gendr._common.checks import check_finite, check_image_size, check_like, check_shape
 from gendr._common.files import write_all, write_whole
 from gendr._common.memory import LARGE, Memory, give_back
+from gendr._common.names import uncollected
 from gendr._common.registry import memoized
 from gendr._common.vectors import gathered, summed
 from gendr._common.words import BANNED, WORDS, translated
@@ -598,6 +600,34 @@ def test_what_is_forgotten_is_not_used_again():
     assert memory.idle == 0
     kept = memory.empty(SIZE, torch.float32)
     assert kept.fill_(1).sum() == SIZE[0]
+
+
+def test_the_collector_of_cycles_rests_until_the_last_thread_is_through():
+    within, leave = threading.Event(), threading.Event()
+
+    def other():
+        with uncollected():
+            within.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=other)
+    with uncollected():
+        thread.start()
+        assert within.wait(60)
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="by the books of the Linux kernel")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -78,13 +79,12 @@ def depend_on(made: Any, sources: str) -> None:
 
 def uncollected_within(made: Any) -> None:
     """Let Python's collector of cycles rest while a function is compiled, or loaded."""
-    compile_for = made._compile_for_args
+    made._compile_for_args = partial(_uncollected, made._compile_for_args)
 
-    def compile_for_args(*args: Any, **kwargs: Any) -> Any:
-        with uncollected():
-            return compile_for(*args, **kwargs)
 
-    made._compile_for_args = compile_for_args
+def _uncollected(compile_for: Any, *args: Any, **kwargs: Any) -> Any:
+    with uncollected():
+        return compile_for(*args, **kwargs)
 
 
 def inner_only(made: Any, name: str) -> None:
@@ -111,9 +111,10 @@ def inner_only(made: Any, name: str) -> None:
 
 
 def compiling() -> tuple[Any, ...]:
-    """The methods by which Numba's compiler begins."""
+    """The functions by which Numba's compiler begins."""
     from numba.core.ccallback import CFunc
     from numba.core.dispatcher import Dispatcher
 
     dispatcher: Any = Dispatcher
-    return dispatcher._compile_for_args, dispatcher.typeof_pyval, CFunc.compile
+    methods = dispatcher._compile_for_args, dispatcher.typeof_pyval, CFunc.compile
+    return *methods, _uncollected
