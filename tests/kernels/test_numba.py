@@ -67,16 +67,57 @@ def test_kernels_fill_arrays_from_arrays_by_loops():
             if made_by & {"kernel", "inner", "register_jitable"}:
                 found += [f"{file.name}: {ast.unparse(x)}" for x in ast.walk(made) if _copies(x)]
     assert not found
+    planted = (
+        "a[:] = b; a[0:n] += b; n, a[:, 1] = 0, b[i]; a[:], b = c",
+        "a[:], n = -1, b; a[i] = b",
+    )
+    assert [{_copies(x) for x in ast.parse(text).body} for text in planted] == [{True}, {False}]
+
+
+# What slices are filled with in kernels, beside literals; all are numbers.
+NUMBERS = {
+    "first[k]", "listed[0]", "math.inf", "mean", "n", "not identity", "np.float32(0.0)",
+    "np.float32(1.0)", "outside", "shown[0]",
+}  # fmt: skip
 
 
 def _copies(node):
-    """Whether something is assigned to a part of an array, and that a slice."""
-    parts = isinstance(node, ast.Assign) and [*node.targets, node.value]
-    return (
-        bool(parts)
-        and all(isinstance(x, ast.Subscript) for x in parts)
-        and any(isinstance(x, ast.Slice) for x in ast.walk(node.value))
+    """Whether a slice of an array may get an array; a sum such as `a[:] += 1` is one."""
+    if isinstance(node, ast.AugAssign):
+        return _is_slice(node.target)
+    if not isinstance(node, ast.Assign):
+        return False
+    pairs = []
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs += zip(target.elts, node.value.elts, strict=True)
+        else:
+            pairs += [(each, node.value) for each in getattr(target, "elts", [target])]
+    return any(_is_slice(target) and not _is_number(value) for target, value in pairs)
+
+
+def _is_slice(target):
+    return isinstance(target, ast.Subscript) and any(
+        isinstance(x, ast.Slice) for x in ast.walk(target.slice)
     )
+
+
+def _is_number(value):
+    literal = value.operand if isinstance(value, ast.UnaryOp) else value
+    return isinstance(literal, ast.Constant) or ast.unparse(value) in NUMBERS
+
+
+def test_inner_functions_are_compiled_once_for_all_constants():
+    @inner(cache=False)
+    def within(x, k):
+        return x + k
+
+    @kernel(cache=False)
+    def one(x):
+        return within(x, 1) + within(x, 1) * within(x, 0)
+
+    assert one(2.0) == 9
+    assert len(within.overloads) == 1
 
 
 def test_kernels_count_as_old_if_what_they_import_changes(tmp_path):
