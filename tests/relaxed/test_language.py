@@ -557,6 +557,18 @@ def test_decisions_with_names_have_their_own_scale_and_distribution():
         clipped(X, 0.0, 1.0, scale={"floor": 0.2})
 
 
+@gendr.relax
+def picked(x: Vector, i):
+    return x[smooth("place", i)]
+
+
+def test_an_index_with_a_name_has_its_own_scale():
+    x, i = torch.tensor([1.0, 5.0, 2.0, 9.0], dtype=torch.float64), torch.tensor(1.4).double()
+    assert picked.decisions == ("place",)
+    for scale, want in ((0.5, 3.760), ({"place": 0.5}, 3.760), ({"place": 2.0}, 4.176)):
+        assert picked(x, i, scale=scale).item() == pytest.approx(want, abs=1e-3)
+
+
 def test_scales_are_learnable_one_by_one():
     floor = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
     ceiling = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
