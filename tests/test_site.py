@@ -70,6 +70,22 @@ def test_docstrings_hold_no_quotations(tmp_path):
     assert boxes.startswith("gendr.html has 1 boxes")
 
 
+def test_faults_of_a_site_are_found(tmp_path, monkeypatch):
+    page, name = tmp_path / "gendr.mesh.html", "gendr.mesh.Camera"
+    monkeypatch.setattr(site, "public_modules", lambda: ["gendr.mesh"])
+    monkeypatch.setattr(site, "page_of", lambda module: "gendr.mesh.md")
+    monkeypatch.setattr(site, "home_of_names", lambda: {"gendr.Camera": name})
+    page.write_text(f'<a href="no.html" id="{name}"></a><a href="#no"></a><img src="//a.b/c">')
+    assert [*site.missing_entries(tmp_path)] == ["gendr.Camera has no entry in the API reference"]
+    assert [line.partition(" ")[2] for line in site.wrong_links(tmp_path)] == [
+        "loads //a.b/c from a network",
+        "links to no.html, which is not there",
+        "links to #no, whose anchor is not there",
+    ]
+    page.write_text(f'<a href="#{name}" id="{name}"></a><i id="gendr.mesh.cameras.Camera"></i>')
+    assert not [*site.missing_entries(tmp_path), *site.wrong_links(tmp_path)]
+
+
 @pytest.mark.every
 @pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (make docs-site)")
