@@ -62,6 +62,7 @@ GRAZING = 0.02
 # it by 0.53 to 0.59; one place looks otherwise by 0.007 at most, with a person who moves by 0.01 to
 # 0.05.
 _COVERED, _APART = 0.6, 0.01
+_SOME = 0.005  # of the pixels, less of which is not said
 # What is said of mirrors of a kind.
 _MIRRORS = {
     "water": "still water: {share:.1%} of all pixels show a level plane that mirrors what is above "
@@ -143,6 +144,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         images, masks = framed(scene, used)
         size = (images.shape[2], images.shape[3])
         trust = trust_of(found.cloud, used, size)
+        skies = [depths < 0 for depths in found.cloud.depths]
         del found
         give_back()
         seconds |= facts.pop("seconds")
@@ -157,7 +159,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         seconds["colors"] = round(time.perf_counter() - lap, 2)
         lap = time.perf_counter()
         with session.part("measure") as tell:
-            scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
+            scores = scored(mesh, scene, left_out or used, skies, lambda part: tell(part))
             missing = _not_placed(args)
             said = _progress_of(args, facts, scores, mesh, len(used), len(missing))
             page = _sheet(mesh, scene, left_out or used, said)
@@ -323,15 +325,17 @@ def warnings_of(
         own = [one["share"] for one in facts["mirrors"] if one["kind"] == kind]
         if own:
             said.append(text.format(share=sum(own), count=len(own)))
-    low = [one["photo"] for one in each if one["cover"] < _COVERED * (1 - one["sky"])]
+    low = [one for one in each if one["cover"] < _COVERED * (1 - one["sky"])]
     bare = [] if boxed else low
     if bare:
+        sky = float(np.mean([one["sky"] for one in bare]))
+        taken = f"{sky:.0%} of them is taken for sky; " if sky > _SOME else ""
         other = 1 - sum(facts[key] for key in ("matched", "assumed", "planar", "plain", "mirrored"))
         said.append(
             f"less than {_COVERED:.0%} of these photos, but for their sky, is covered by the mesh: "
-            f"{first_few(bare)}; of all pixels {facts['plain']:.0%} are plain (sky, a white wall, "
-            f"water) and {other:.0%} look otherwise in other photos, or are in none, so that they "
-            "are matched nowhere"
+            f"{first_few([one['photo'] for one in bare])}; {taken}"
+            f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and {other:.0%} "
+            "look otherwise in other photos, or are in none, so that they are matched nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:
