@@ -192,9 +192,9 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         sys.stdout.write(
             f"{'no masks and no backdrop: ' * by_itself}"
             f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
-            f"{facts['matched']:.0%} of pixels matched, {facts['plain']:.0%} plain; "
-            f"PSNR {scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers "
-            f"of {where}, {seconds['total']:.1f} s\n"
+            f"{facts['matched']:.0%} of pixels matched, {_planar(facts)}"
+            f"{facts['plain']:.0%} plain; PSNR {scores['psnr']:.1f} dB "
+            f"over the {scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"
             f"{out}: {', '.join([*(path.name for path in files), METRICS])}\n"
             f"next: open {out / TEXTURED} in any viewer\n"
         )
@@ -334,8 +334,8 @@ def warnings_of(
         said.append(
             f"less than {_COVERED:.0%} of these photos, but for their sky, is covered by the mesh: "
             f"{first_few([one['photo'] for one in bare])}; {taken}"
-            f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and {other:.0%} "
-            "look otherwise in other photos, or are in none, so that they are matched nowhere"
+            f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and "
+            f"{other:.0%} look otherwise in other photos, or are in none, so that they are matched nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:
@@ -381,11 +381,16 @@ def _progress_of(
     return [
         f"{Path(args.target).name}: {used} photos{f' ({missing} not placed)' if missing else ''}, "
         f"{facts['matched']:.0%} of their pixels "
-        f"matched, {facts['kept']:.0%} kept as {facts['points']:,} points; "
+        f"matched, {_planar(facts)}{facts['kept']:.0%} kept as {facts['points']:,} points; "
         f"{len(mesh.faces):,} faces",
         f"Of the surface {three:.0%} is seen by three photos or more, {two:.0%} by two. PSNR "
         f"{scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers of {which}.",
     ]
+
+
+def _planar(facts: dict[str, Any]) -> str:
+    """The share of pixels that is taken to lie on planes around them, if it is not next to none."""
+    return f"{facts['planar']:.0%} taken to lie on planes, " if facts["planar"] > _SOME else ""
 
 
 def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) -> visual.Pixels:

@@ -141,7 +141,8 @@ class FoundCameras:
         for k in range(0, len(self.points), 1 + len(self.points) // _SAMPLE):
             if len(self.tracks[k]) > 1:
                 rays = eyes[list(self.tracks[k])] - self.points[k]
-                rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+                far = np.linalg.norm(rays, axis=1, keepdims=True)
+                rays = rays[far[:, 0] > 0] / far[far[:, 0] > 0]  # a point may lie on an eye
                 wide.append(float((rays @ rays.T).min().clip(-1, 1)))
         return float(np.degrees(np.arccos(np.median(wide)))) if wide else 0.0
 

@@ -93,9 +93,9 @@ def scored(
         `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
         factor for each channel of each photo, as cameras expose differently; `psnr_affine`, after
         a factor and an offset, as the sun beside a photo veils it; `cover`, the mean part of the
-        pixels; and the four of each photo, with `sky`, the part that is taken for
-        sky and not covered, and `apart`, that in the largest place where, after that factor, the mesh
-        looks otherwise.
+        pixels; and the four of each photo, with `sky`, the part that is taken for sky and not
+        covered, and `apart`, that in the largest place where, after that factor, the mesh looks
+        otherwise.
     """
     up, outdoors = upwards(scene.R, scene.quarters), any(each.any() for each in skies)
     per: list[dict[str, Any]] = []

@@ -449,11 +449,13 @@ def test_the_command(room, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     # The third of those that are used, without the one that is left out.
     monkeypatch.setattr(ColorResult, "blurred", property(lambda result: [2]))
+    monkeypatch.setattr(command, "_SOME", -1.0)  # of what is small here
     words = ["fit", str(room[0]), "-o", str(out), "--hold-out", "4", "--faces", "2500"]
     assert cli.main([*words, "--texture-size", "256"]) == 0
     said = capsys.readouterr()
     assert "no masks and no backdrop: a scene of 4 photos" in said.out
     metrics = json.loads((out / "metrics.json").read_text())
+    assert f"matched, {metrics['planar']:.0%} taken to lie on planes, " in said.out
     assert metrics["held_out"] == [2]
     assert metrics["blurred"] == [room[2].names[3]]
     assert f"because they are blurred: {room[2].names[3]}" in said.err
