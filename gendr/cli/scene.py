@@ -335,7 +335,8 @@ def warnings_of(
             f"less than {_COVERED:.0%} of these photos, but for their sky, is covered by the mesh: "
             f"{first_few([one['photo'] for one in bare])}; {taken}"
             f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and "
-            f"{other:.0%} look otherwise in other photos, or are in none, so that they are matched nowhere"
+            f"{other:.0%} look otherwise in other photos, or are in none, so that they are "
+            "matched nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:

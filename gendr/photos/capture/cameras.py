@@ -104,6 +104,8 @@ class FoundCameras:
         against: pairs of photos that are placed otherwise than they match, next to each other in
             order, or as if they showed the same from one side, and do not look alike.
         upright: whether edges that look upright say what is up, as photos look nearly one way.
+        focal_known: whether EXIF data say the focal length of most photos that were placed, and
+            what was found is about that, or held there.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -117,6 +119,7 @@ class FoundCameras:
     apart: tuple[tuple[str, ...], ...] = ()
     against: tuple[tuple[str, ...], ...] = ()
     upright: bool = False
+    focal_known: bool = False
 
     @property
     def leaning(self) -> bool:
@@ -143,7 +146,8 @@ class FoundCameras:
                 rays = eyes[list(self.tracks[k])] - self.points[k]
                 far = np.linalg.norm(rays, axis=1, keepdims=True)
                 rays = rays[far[:, 0] > 0] / far[far[:, 0] > 0]  # a point may lie on an eye
-                wide.append(float((rays @ rays.T).min().clip(-1, 1)))
+                if len(rays) > 1:
+                    wide.append(float((rays @ rays.T).min().clip(-1, 1)))
         return float(np.degrees(np.arccos(np.median(wide)))) if wide else 0.0
 
     @property
@@ -159,7 +163,12 @@ class FoundCameras:
 
     @property
     def unlikely(self) -> bool:
-        """Whether the focal length is that of no usual lens, as planes straight on tell none."""
+        """Whether the focal length is that of no usual lens, as planes straight on tell none.
+
+        Not if EXIF data say so: there are long lenses.
+        """
+        if self.focal_known:
+            return False
         return len(self.points) > 0 and not _FOCALS[0] < self.focal < _FOCALS[1]
 
     def files(self, file: Path) -> dict[Path, bytes]:
@@ -332,6 +341,7 @@ def find_cameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
         tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
         sum(fixes[i] is not None for i in order), named("apart"), named("against"), upright,
+        result.get("focal_known", False),
     )  # fmt: skip
 
 

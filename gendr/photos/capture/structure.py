@@ -117,6 +117,7 @@ def main(folder: Path) -> None:
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
+    result["focal_known"] = best is not None and focal_known(best, job)
     (folder / "result.json").write_text(json.dumps(result))
 
 
@@ -125,11 +126,23 @@ def astray(model: "pycolmap.Reconstruction", job: "dict[str, Any]") -> bool:
 
     Photos of a flat field straight down do not tell it: it ends where COLMAP lets it.
     """
-    said = {name: group["focal"] for group in job["groups"] for name in group["names"]}
+    said = said_focals(job)
     return any(
         said[image.name] and not 1 / FAR < image.camera.params[0] / said[image.name] < FAR
         for image in model.images.values()
     )
+
+
+def focal_known(model: "pycolmap.Reconstruction", job: "dict[str, Any]") -> bool:
+    """Whether EXIF data say the focal length of most placed images, and none has left that."""
+    said = said_focals(job)
+    known = [bool(said[image.name]) for image in model.images.values() if image.has_pose]
+    return sum(known) > HALF * len(known) and not astray(model, job)
+
+
+def said_focals(job: "dict[str, Any]") -> "dict[str, float]":
+    """The focal lengths that EXIF data say, in pixels, of names of images; 0 if they do not."""
+    return {name: group["focal"] for group in job["groups"] for name in group["names"]}
 
 
 def count_of(job: "dict[str, Any]") -> int:

@@ -271,6 +271,10 @@ def test_photos_that_tell_little_are_named(step):
     assert not found.unlikely
     bent = tuple({**e, "K": [[50.0, 0, 320], [0, 50, 240], [0, 0, 1]]} for e in entries)
     assert "fits, 0.078 longer sides" in _line(replace(found, entries=bent))
+    assert "no usual lens" not in _line(replace(found, entries=bent, focal_known=True))
+    # A point where a camera stands is seen by it at no angle.
+    on_eye = replace(found, points=np.array([[step, 0, 0], *points[:2]]), tracks=tracks[:3])
+    assert np.isfinite(on_eye.angle)
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -443,7 +447,7 @@ def test_focal_lengths_of_exif_can_be_held(tmp_path):
     """As for photos of a plane straight on, of which any other would fit as well."""
     import pycolmap
 
-    from gendr.photos.capture.structure import astray, mapped
+    from gendr.photos.capture.structure import astray, focal_known, mapped
 
     scene = pycolmap.SyntheticDatasetOptions()
     scene.num_rigs, scene.num_frames_per_rig, scene.num_points3D = 1, 6, 120
@@ -463,6 +467,7 @@ def test_focal_lengths_of_exif_can_be_held(tmp_path):
     for focal, gone in ((1300.0, False), (400.0, True), (3000.0, True), (0.0, False)):
         group["focal"] = focal
         assert astray(found, job) == gone
+        assert focal_known(found, job) == (focal == 1300)
 
 
 @needs_pycolmap
