@@ -36,7 +36,15 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, UnreadableImageError, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import MASKS, UNREAD, Index, Masks, is_photo, mask_beside
+from gendr.photos.camera_files.photos import (
+    COPIES,
+    MASKS,
+    UNREAD,
+    Index,
+    Masks,
+    is_photo,
+    mask_beside,
+)
 from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.upright import SIDES, edges_of, one_way, upwards, verticals
@@ -201,7 +209,8 @@ def list_photos(folder: Path) -> list[Path]:
     """The photos of a folder without a file of cameras: those in `images`, or else in itself.
 
     Or in the one folder below that holds some, as on cards of cameras. They come in the order of
-    their names, numbers by their size, without masks that lie beside them.
+    their names, numbers by their size, without masks that lie beside them, nor `.pgm` and `.ppm`
+    beside another photo of their stem, which programs leave there (Lowe's SIFT, Bundler).
 
     Raises:
         ValueError: if several folders below hold photos, or all are of a format that is not read.
@@ -224,6 +233,8 @@ def list_photos(folder: Path) -> list[Path]:
     if not found and (unread := _unread(place, found)):
         raise ValueError(f"{place} holds only photos that are not read; {unread}")
     masks = {mask_beside(photo) for photo in found}
+    known = {photo.stem for photo in found if photo.suffix.lower() not in COPIES}
+    found = [p for p in found if not (p.suffix.lower() in COPIES and p.stem in known)]
     return sorted((p for p in found if p not in masks), key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in re.split(r"(\d+)", p.name.lower()) if part

@@ -185,7 +185,11 @@ def test_which_photos(tmp_path):
     (tmp_path / "images" / "c.png").rename(tmp_path / "images" / "c.mpo")
     Image.new("RGB", (4, 4)).save(tmp_path / "images" / "x.ppm")  # as of Oxford's dinosaur
     assert [p.name for p in list_photos(tmp_path)] == ["c.mpo", "x.ppm"]
-    (tmp_path / "images" / "x.ppm").unlink()
+    for name in ("c.pgm", "y.pgm", "x_mask.png"):  # the first as of SIFT, for c.mpo
+        Image.new("L", (4, 4)).save(tmp_path / "images" / name)
+    assert [p.name for p in list_photos(tmp_path)] == ["c.mpo", "x.ppm", "y.pgm"]
+    for name in ("c.pgm", "y.pgm", "x_mask.png", "x.ppm"):
+        (tmp_path / "images" / name).unlink()
     (tmp_path / "images" / "c.mpo").unlink()
     with pytest.raises(ValueError, match=r"only photos that are not read; .*: c\.dng, d\.DNG"):
         list_photos(tmp_path / "images")
@@ -610,6 +614,9 @@ def test_how_far_sizes_by_gps_may_be_off():
     assert None not in told
     off = [abs(found.scale / 10 - 1) < found.size_error for found in told]
     assert 0.9 <= np.mean(off) <= 0.99
+    # Four that agree to the centimetre, by chance, are no better than fixes are.
+    few = place_by_gps(0.1 * ring[::2], up, on_earth(ring[::2]))
+    assert 0.006 < few.size_error < 0.02
     # Three fixes say too little, even if they agree to a fifth of their spread.
     bent = ring[[0, 3, 5]] + [[0, 6, 0], [0, 0, 0], [0, 0, 0]]
     assert place_by_gps(0.1 * ring[[0, 3, 5]], up, on_earth(bent)) is None
