@@ -492,6 +492,25 @@ def test_the_command(room, tmp_path, monkeypatch, capsys):
     assert "--hold-out is for scenes" in capsys.readouterr().err
 
 
+def test_options_of_scenes_are_refused_where_photos_have_masks(tmp_path, monkeypatch, capsys):
+    """Before all photos are read; what is wrong with the folder comes first."""
+    eyes = gendr.look_at(3.0, 20.0, [0.0, 120, 240]).to_opencv((80, 80))
+    frames = []
+    for i in range(3):
+        Image.new("RGBA", (80, 80), (200, 9, 9, 0)).save(tmp_path / f"{i}.png")
+        pose = np.eye(4)
+        pose[:3] = np.c_[eyes[0][i], eyes[1][i]]
+        pose = np.linalg.inv(pose) @ np.diag([1.0, -1, -1, 1])
+        frames.append({"file_path": f"{i}.png", "transform_matrix": pose.tolist()})
+    monkeypatch.setattr("gendr.cli.fit.load_views", None)
+    words = ["fit", str(tmp_path), "-o", str(tmp_path / "out"), "--hold-out", "3"]
+    for bend, why in ((0.0, "--hold-out is for scenes"), (0.9, "bends the photo so much")):
+        facts = {"fl_x": 20.0, "w": 80, "h": 80, "k1": bend, "frames": frames}
+        (tmp_path / "transforms.json").write_text(json.dumps(facts))
+        assert cli.main(words) == 2
+        assert why in capsys.readouterr().err
+
+
 @pytest.mark.rotating(5, group="photos")
 def test_splats_start_from_the_surface(room, tmp_path, capsys):
     folder, out = room[0], tmp_path / "out"
