@@ -186,8 +186,8 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
         from gendr.cli import scene  # with much that a fit to masks does without
 
         return scene.run(args, asked, why)
+    _refuse_for_object(args)  # as there are masks, which only now is known
     target = _load(args, device)
-    _refuse_for_object(args)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
     photos.check_colors(args, carrier)

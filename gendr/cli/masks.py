@@ -87,10 +87,7 @@ def with_masks(args: Fit, out: Path) -> Fit:
     if folder is None or args.masks is not None or args.background is not None:
         return args
     limit = args.max_megapixels
-    try:
-        opened = open_folder(folder, 32, limit, args.cameras)
-    except ValueError:  # which is said when the photos are read
-        return args
+    opened = open_folder(folder, 32, limit, args.cameras)
     if has_mask(opened, 0, limit):
         return args
     place = out / "masks"

@@ -62,6 +62,7 @@ GRAZING = 0.02
 # it by 0.53 to 0.59; one place looks otherwise by 0.007 at most, with a person who moves by 0.01 to
 # 0.05.
 _COVERED, _APART = 0.6, 0.01
+_SOME = 0.005  # of the pixels, less of which is not said
 # What is said of mirrors of a kind.
 _MIRRORS = {
     "water": "still water: {share:.1%} of all pixels show a level plane that mirrors what is above "
@@ -143,6 +144,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         images, masks = framed(scene, used)
         size = (images.shape[2], images.shape[3])
         trust = trust_of(found.cloud, used, size)
+        skies = [depths < 0 for depths in found.cloud.depths]
         del found
         give_back()
         seconds |= facts.pop("seconds")
@@ -157,7 +159,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         seconds["colors"] = round(time.perf_counter() - lap, 2)
         lap = time.perf_counter()
         with session.part("measure") as tell:
-            scores = scored(mesh, scene, left_out or used, lambda part: tell(part))
+            scores = scored(mesh, scene, left_out or used, skies, lambda part: tell(part))
             missing = _not_placed(args)
             said = _progress_of(args, facts, scores, mesh, len(used), len(missing))
             page = _sheet(mesh, scene, left_out or used, said)
@@ -190,9 +192,9 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         sys.stdout.write(
             f"{'no masks and no backdrop: ' * by_itself}"
             f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
-            f"{facts['matched']:.0%} of pixels matched, {facts['plain']:.0%} plain; "
-            f"PSNR {scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers "
-            f"of {where}, {seconds['total']:.1f} s\n"
+            f"{facts['matched']:.0%} of pixels matched, {_planar(facts)}"
+            f"{facts['plain']:.0%} plain; PSNR {scores['psnr']:.1f} dB "
+            f"over the {scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"
             f"{out}: {', '.join([*(path.name for path in files), METRICS])}\n"
             f"next: open {out / TEXTURED} in any viewer\n"
         )
@@ -323,15 +325,18 @@ def warnings_of(
         own = [one["share"] for one in facts["mirrors"] if one["kind"] == kind]
         if own:
             said.append(text.format(share=sum(own), count=len(own)))
-    low = [one["photo"] for one in each if one["cover"] < _COVERED * (1 - one["sky"])]
+    low = [one for one in each if one["cover"] < _COVERED * (1 - one["sky"])]
     bare = [] if boxed else low
     if bare:
+        sky = float(np.mean([one["sky"] for one in bare]))
+        taken = f"{sky:.0%} of them is taken for sky; " if sky > _SOME else ""
         other = 1 - sum(facts[key] for key in ("matched", "assumed", "planar", "plain", "mirrored"))
         said.append(
             f"less than {_COVERED:.0%} of these photos, but for their sky, is covered by the mesh: "
-            f"{first_few(bare)}; of all pixels {facts['plain']:.0%} are plain (sky, a white wall, "
-            f"water) and {other:.0%} look otherwise in other photos, or are in none, so that they "
-            "are matched nowhere"
+            f"{first_few([one['photo'] for one in bare])}; {taken}"
+            f"of all pixels {facts['plain']:.0%} are plain (sky, a white wall, water) and "
+            f"{other:.0%} look otherwise in other photos, or are in none, so that they are "
+            "matched nowhere"
         )
     apart = [one for one in each if one["apart"] > _APART]
     if apart:
@@ -377,11 +382,16 @@ def _progress_of(
     return [
         f"{Path(args.target).name}: {used} photos{f' ({missing} not placed)' if missing else ''}, "
         f"{facts['matched']:.0%} of their pixels "
-        f"matched, {facts['kept']:.0%} kept as {facts['points']:,} points; "
+        f"matched, {_planar(facts)}{facts['kept']:.0%} kept as {facts['points']:,} points; "
         f"{len(mesh.faces):,} faces",
         f"Of the surface {three:.0%} is seen by three photos or more, {two:.0%} by two. PSNR "
         f"{scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers of {which}.",
     ]
+
+
+def _planar(facts: dict[str, Any]) -> str:
+    """The share of pixels that is taken to lie on planes around them, if it is not next to none."""
+    return f"{facts['planar']:.0%} taken to lie on planes, " if facts["planar"] > _SOME else ""
 
 
 def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) -> visual.Pixels:

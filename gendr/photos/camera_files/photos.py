@@ -16,7 +16,7 @@ from gendr._common.texts import folded
 from gendr.mesh.images import HEIC
 
 __all__ = [
-    "IMAGES", "MASKS", "SMALLER", "UNREAD", "Index", "Masks", "is_inside", "is_photo",
+    "COPIES", "IMAGES", "MASKS", "SMALLER", "UNREAD", "Index", "Masks", "is_inside", "is_photo",
     "mask_beside", "output_names", "within",
 ]  # fmt: skip
 
@@ -24,6 +24,8 @@ IMAGES = (
     ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".avif", ".jfif", ".jpe", ".mpo",
     ".ppm", ".pgm", *HEIC,
 )  # fmt: skip
+# What programs write beside photos for themselves.
+COPIES = (".pgm", ".ppm")
 # Raw data of cameras, JPEG XL, and linear light, which Pillow does not read, two fisheye images in
 # one (Insta360), and rare formats.
 UNREAD = (

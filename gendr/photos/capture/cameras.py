@@ -36,7 +36,15 @@ from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.images import MAX_MEGAPIXELS, UnreadableImageError, open_image
 from gendr.photos.camera_files.colmap import point_text
 from gendr.photos.camera_files.opencv import OPENCV
-from gendr.photos.camera_files.photos import MASKS, UNREAD, Index, Masks, is_photo, mask_beside
+from gendr.photos.camera_files.photos import (
+    COPIES,
+    MASKS,
+    UNREAD,
+    Index,
+    Masks,
+    is_photo,
+    mask_beside,
+)
 from gendr.photos.capture.gps import Placement, metres, place_by_gps, read_fix
 from gendr.photos.images import QUARTERS, open_photo, read_orientation, rgba
 from gendr.photos.upright import SIDES, edges_of, one_way, upwards, verticals
@@ -104,6 +112,8 @@ class FoundCameras:
         against: pairs of photos that are placed otherwise than they match, next to each other in
             order, or as if they showed the same from one side, and do not look alike.
         upright: whether edges that look upright say what is up, as photos look nearly one way.
+        focal_known: whether EXIF data say the focal length of most photos that were placed, and
+            what was found is about that, or held there.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -117,6 +127,7 @@ class FoundCameras:
     apart: tuple[tuple[str, ...], ...] = ()
     against: tuple[tuple[str, ...], ...] = ()
     upright: bool = False
+    focal_known: bool = False
 
     @property
     def leaning(self) -> bool:
@@ -141,8 +152,10 @@ class FoundCameras:
         for k in range(0, len(self.points), 1 + len(self.points) // _SAMPLE):
             if len(self.tracks[k]) > 1:
                 rays = eyes[list(self.tracks[k])] - self.points[k]
-                rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-                wide.append(float((rays @ rays.T).min().clip(-1, 1)))
+                far = np.linalg.norm(rays, axis=1, keepdims=True)
+                rays = rays[far[:, 0] > 0] / far[far[:, 0] > 0]  # a point may lie on an eye
+                if len(rays) > 1:
+                    wide.append(float((rays @ rays.T).min().clip(-1, 1)))
         return float(np.degrees(np.arccos(np.median(wide)))) if wide else 0.0
 
     @property
@@ -158,7 +171,12 @@ class FoundCameras:
 
     @property
     def unlikely(self) -> bool:
-        """Whether the focal length is that of no usual lens, as planes straight on tell none."""
+        """Whether the focal length is that of no usual lens, as planes straight on tell none.
+
+        Not if EXIF data say so: there are long lenses.
+        """
+        if self.focal_known:
+            return False
         return len(self.points) > 0 and not _FOCALS[0] < self.focal < _FOCALS[1]
 
     def files(self, file: Path) -> dict[Path, bytes]:
@@ -191,7 +209,8 @@ def list_photos(folder: Path) -> list[Path]:
     """The photos of a folder without a file of cameras: those in `images`, or else in itself.
 
     Or in the one folder below that holds some, as on cards of cameras. They come in the order of
-    their names, numbers by their size, without masks that lie beside them.
+    their names, numbers by their size, without masks that lie beside them, nor `.pgm` and `.ppm`
+    beside another photo of their stem, which programs leave there (Lowe's SIFT, Bundler).
 
     Raises:
         ValueError: if several folders below hold photos, or all are of a format that is not read.
@@ -214,6 +233,8 @@ def list_photos(folder: Path) -> list[Path]:
     if not found and (unread := _unread(place, found)):
         raise ValueError(f"{place} holds only photos that are not read; {unread}")
     masks = {mask_beside(photo) for photo in found}
+    known = {photo.stem for photo in found if photo.suffix.lower() not in COPIES}
+    found = [p for p in found if not (p.suffix.lower() in COPIES and p.stem in known)]
     return sorted((p for p in found if p not in masks), key=lambda p: [
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in re.split(r"(\d+)", p.name.lower()) if part
@@ -331,6 +352,7 @@ def find_cameras(
         tuple(entries), missing, points, table[:, 3:] / 255,
         tuple(tuple(sorted(track)) for track in tracks), result["error"], gps,
         sum(fixes[i] is not None for i in order), named("apart"), named("against"), upright,
+        result.get("focal_known", False),
     )  # fmt: skip
 
 

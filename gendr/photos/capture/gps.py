@@ -35,7 +35,8 @@ class Placement:
         scale: metres for a unit.
         used: rows of the photos whose fixes agree.
         wrong: rows of those whose fixes do not.
-        error: metres, the root of the mean square of what these are off, horizontally.
+        error: metres, the root of the mean square of what these are off: in space where their
+            heights count, too (see `place_by_gps`), else horizontally.
         size_error: by which part sizes may be off, with 95 % confidence, if fixes are off each by
             chance.
         latitude: of the mean of the fixes that agree, degrees.
@@ -137,7 +138,7 @@ def _size_error(error: float, spread: float, count: int) -> float:
     """By which part a scale by the places of so many fixes on a map may be off.
 
     Args:
-        error: the root of the mean square of what they are off.
+        error: the root of the mean square of what they are off; in space, where heights count.
         spread: that of how far they are from their mean.
         count: of them.
 
@@ -190,7 +191,8 @@ def place_by_gps(
     spread = float(((b[good, :2] - b[good, :2].mean(0)) ** 2).sum(1).mean() ** 0.5)
     if count < max(_LEAST, len(rows) / 2) or not max(error, _FLOOR) <= _USELESS * spread:
         return None
-    size_error = _size_error(error, spread, count)
+    # Few fixes agree better by chance than any are.
+    size_error = _size_error(max(error, _FLOOR), spread, count)
     if size_error > _USELESS:  # of few fixes
         return None
     heights = known[good, 2][np.isfinite(known[good, 2])]

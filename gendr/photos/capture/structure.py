@@ -105,18 +105,22 @@ def main(folder: Path) -> None:
     if best is not None and astray(best, job):
         shutil.copy(database, held := folder / "held.db")
         found = mapped(job | {"hold": True}, held, folder, best.num_reg_images())
-        if found is not None and support(found, held) > support(best, database):
+        least = (1 + MORE) * support(best, database)
+        if found is not None and support(found, held) > least:
             best, database, job = found, held, job | {"hold": True}
     against: list[tuple[str, str]] = []
     if best is not None:
         best, database = untangled(best, job, database, folder)
-        if "hold" not in job:
+        hold = "hold" in job
+        if not hold:  # photos that do not tell one focal length do not tell one each
             best, database = with_own_lenses(best, job, database, folder)
-            best = with_better_lens(guided(best, job["places"], database, folder))
+        best = guided(best, job["places"], database, folder, hold=hold)
+        best = with_better_lens(best, hold=hold)
         against = doubted(best, database)
     result: dict[str, Any] = described(best, folder)
     apart = groups_apart(database, {image["name"] for image in result["images"]})
     result |= {"turned": turned_share(database), "apart": apart, "against": against}
+    result["focal_known"] = best is not None and focal_known(best, job)
     (folder / "result.json").write_text(json.dumps(result))
 
 
@@ -125,11 +129,23 @@ def astray(model: "pycolmap.Reconstruction", job: "dict[str, Any]") -> bool:
 
     Photos of a flat field straight down do not tell it: it ends where COLMAP lets it.
     """
-    said = {name: group["focal"] for group in job["groups"] for name in group["names"]}
+    said = said_focals(job)
     return any(
         said[image.name] and not 1 / FAR < image.camera.params[0] / said[image.name] < FAR
         for image in model.images.values()
     )
+
+
+def focal_known(model: "pycolmap.Reconstruction", job: "dict[str, Any]") -> bool:
+    """Whether EXIF data say the focal length of most placed images, and none has left that."""
+    said = said_focals(job)
+    known = [bool(said[image.name]) for image in model.images.values() if image.has_pose]
+    return sum(known) > HALF * len(known) and not astray(model, job)
+
+
+def said_focals(job: "dict[str, Any]") -> "dict[str, float]":
+    """The focal lengths that EXIF data say, in pixels, of names of images; 0 if they do not."""
+    return {name: group["focal"] for group in job["groups"] for name in group["names"]}
 
 
 def count_of(job: "dict[str, Any]") -> int:
@@ -137,7 +153,7 @@ def count_of(job: "dict[str, Any]") -> int:
     return sum(len(group["names"]) for group in job["groups"])
 
 
-def placing() -> "pycolmap.IncrementalPipelineOptions":
+def placing(*, hold: bool = False) -> "pycolmap.IncrementalPipelineOptions":
     """How images are placed: on one thread and with one seed, and so with equal bits every time.
 
     With two threads 36 photos of a dinosaur had two outcomes, cameras 0.1 % apart, in hardly less
@@ -145,13 +161,15 @@ def placing() -> "pycolmap.IncrementalPipelineOptions":
     """
     options = pycolmap.IncrementalPipelineOptions()
     options.num_threads, options.random_seed = 1, 0
+    options.ba_refine_focal_length = not hold
     return options
 
 
-def adjusting() -> "pycolmap.BundleAdjustmentOptions":
+def adjusting(*, hold: bool = False) -> "pycolmap.BundleAdjustmentOptions":
     """How cameras and points are adjusted; see `placing`."""
     options = pycolmap.BundleAdjustmentOptions()
     options.print_summary, options.ceres.solver_options.num_threads = False, 1
+    options.refine_focal_length = not hold
     return options
 
 
@@ -166,9 +184,8 @@ def mapped(
         print(f"place {done}", flush=True)  # noqa: T201
 
     print(f"place {done}", flush=True)  # noqa: T201
-    options = placing()
+    options = placing(hold="hold" in job)
     options.extract_colors = True
-    options.ba_refine_focal_length = "hold" not in job
     best: pycolmap.Reconstruction | None = None
     for k, (angle, forward) in enumerate(job["first_pairs"]):
         options.mapper.init_min_tri_angle, options.mapper.init_max_forward_motion = angle, forward
@@ -617,8 +634,9 @@ GUIDANCE = Guidance()
 
 
 def guided(
-    model: "pycolmap.Reconstruction", places: "dict[str, list[float]]", database: Path, folder: Path
-) -> "pycolmap.Reconstruction":
+    model: "pycolmap.Reconstruction", places: "dict[str, list[float]]", database: Path,
+    folder: Path, *, hold: bool = False,
+) -> "pycolmap.Reconstruction":  # fmt: skip
     """The model after its cameras were drawn to GPS fixes and let go, if it is better then.
 
     Where things repeat, such as houses in a row, the first photos that are placed by the wrong ones
@@ -630,6 +648,7 @@ def guided(
         places: of names of images, in metres.
         database: with the matches.
         folder: for what is triangulated.
+        hold: whether focal lengths stay.
     """
     images = [i for i in model.images.values() if i.has_pose and i.name in places]
     if len(images) < GUIDANCE.least:
@@ -668,7 +687,8 @@ def guided(
                 fix.position_covariance = (near * deviation) ** 2 * np.eye(3)
                 fix.coordinate_system = pycolmap.PosePriorCoordinateSystem.CARTESIAN
                 fixes.append(fix)
-        tried = joined(led(found, fixes, database, folder / "images", place), database, place)
+        tried = led(found, fixes, database, folder / "images", place, hold=hold)
+        tried = joined(tried, database, place, hold=hold)
         if tried.num_reg_images() < model.num_reg_images():
             continue
         if (own := support(tried, database)) > most:
@@ -678,14 +698,14 @@ def guided(
 
 def led(
     model: "pycolmap.Reconstruction", fixes: "list[pycolmap.PosePrior]", database: Path,
-    images: Path, place: Path,
+    images: Path, place: Path, *, hold: bool,
 ) -> "pycolmap.Reconstruction":  # fmt: skip
     """The model, drawn to fixes a few times with points triangulated anew, and let go."""
     found, config = pycolmap.Reconstruction(model), pycolmap.BundleAdjustmentConfig()
     for image in model.images.values():
         if image.has_pose:
             config.add_image(image.image_id)
-    options = adjusting()
+    options = adjusting(hold=hold)
     options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
     guide = pycolmap.PosePriorBundleAdjustmentOptions()
     guide.alignment_ransac.random_seed = 0
@@ -703,7 +723,7 @@ def led(
 
 
 def joined(
-    model: "pycolmap.Reconstruction", database: Path, place: Path
+    model: "pycolmap.Reconstruction", database: Path, place: Path, *, hold: bool
 ) -> "pycolmap.Reconstruction":
     """The model with images placed anew that show none of its points any more.
 
@@ -718,7 +738,7 @@ def joined(
     for folder in (given := place / "given", out := place / "joined"):
         folder.mkdir(exist_ok=True)
     model.write(given)
-    options = placing()
+    options = placing(hold=hold)
     options.multiple_models = False
     found = pycolmap.incremental_mapping(
         database, place.parent / "images", out, options=options, input_path=given
@@ -757,14 +777,23 @@ def support(model: "pycolmap.Reconstruction", database: Path) -> float:
     return total
 
 
-def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstruction":
+def with_better_lens(
+    model: "pycolmap.Reconstruction", *, hold: bool = False
+) -> "pycolmap.Reconstruction":
     """The model with a second radial coefficient and free principal points, if that is better.
 
     One coefficient keeps the search for the first pair of images safe, but bends what lenses of
     compact cameras show by pixels towards the corners: of the castle of docs/results/photos.md the
     mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. Of a lens that
     bends much a fisheye is tried, too, as action cameras have it. A lens that few photos share
-    would rather fit their noise, and stays.
+    would rather fit their noise, and stays. Where a lens becomes one that nobody builds, as of
+    photos cropped far off their middle, it is tried with the others alone, and with all axes where
+    they were.
+
+    Args:
+        model: as it was found.
+        hold: whether focal lengths stay, and axes with them: photos that do not tell the one, as of
+            a field straight down, do not tell the other.
 
     Sources of the lenses: Brown, Close-Range Camera Calibration, 1971; Kannala & Brandt, A Generic
     Camera Model and Calibration Method for Conventional, Wide-Angle and Fish-Eye Lenses, 2006.
@@ -778,19 +807,28 @@ def with_better_lens(model: "pycolmap.Reconstruction") -> "pycolmap.Reconstructi
         kinds.append("RADIAL_FISHEYE")
     best, error = model, (1 - BETTER) * model.compute_mean_reprojection_error()
     for kind in kinds:
-        found = with_lens(model, shared, kind)
-        usual = all(is_usual(found.cameras[lens]) for lens in shared)
-        if usual and (after := found.compute_mean_reprojection_error()) < error:
-            best, error = found, (1 - BETTER) * after
+        tried = [with_lens(model, shared, kind, hold=hold, axes=hold)]
+        if not hold and (odd := unusual(tried[0])):
+            tried = [with_lens(model, shared, kind, axes=True)]
+            if rest := shared - odd:
+                tried.append(with_lens(model, rest, kind))
+        for found in tried:
+            after = found.compute_mean_reprojection_error()
+            if after < error and not unusual(found):
+                best, error = found, (1 - BETTER) * after
     return best
 
 
 def with_lens(
-    model: "pycolmap.Reconstruction", lenses: "set[int]", kind: str
-) -> "pycolmap.Reconstruction":
-    """The model after bundle adjustment with some lenses of a kind with two coefficients."""
+    model: "pycolmap.Reconstruction", lenses: "set[int]", kind: str, *, hold: bool = False,
+    axes: bool = False,
+) -> "pycolmap.Reconstruction":  # fmt: skip
+    """The model after bundle adjustment with some lenses of a kind with two coefficients.
+
+    Focal lengths stay if they are held, and principal points if axes are.
+    """
     found = pycolmap.Reconstruction(model)
-    config, options = pycolmap.BundleAdjustmentConfig(), adjusting()
+    config, options = pycolmap.BundleAdjustmentConfig(), adjusting(hold=hold)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     for image in found.images.values():
         if image.has_pose:
@@ -805,10 +843,16 @@ def with_lens(
             lens.params = [*pinhole, *bends]
         else:
             config.set_constant_cam_intrinsics(number)
-    options.refine_principal_point = True
+    options.refine_principal_point = not axes
     pycolmap.create_default_bundle_adjuster(options, config, found).solve()
     found.update_point_3d_errors()
     return found
+
+
+def unusual(model: "pycolmap.Reconstruction") -> "set[int]":
+    """The lenses of two coefficients that are not usual."""
+    bent = {i: lens for i, lens in model.cameras.items() if len(lens.params) == 5}
+    return {i for i, lens in bent.items() if not is_usual(lens)}
 
 
 def is_usual(lens: "pycolmap.Camera") -> bool:

@@ -76,19 +76,28 @@ def trust_of(cloud: Cloud, rows: Sequence[int], size: tuple[int, int]) -> Tensor
 
 
 def scored(
-    mesh: Mesh, scene: Scene, rows: Sequence[int], tell: Callable[[float], None] | None = None
-) -> dict[str, Any]:
+    mesh: Mesh, scene: Scene, rows: Sequence[int], skies: Sequence[NDArray[np.bool_]],
+    tell: Callable[[float], None] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """How pictures of a mesh compare with photos, over what it covers.
+
+    Args:
+        mesh: the mesh.
+        scene: the photos.
+        rows: those that are compared.
+        skies: bool [H, W] of each photo of the scene, where stereo took it for sky. For photos that
+            stereo did not use it is guessed, but only if others show some: a wall looks like it.
+        tell: called with the part that is done.
 
     Returns:
         `psnr`, of all that is covered in all photos, in decibels; `psnr_exposed`, the same after a
         factor for each channel of each photo, as cameras expose differently; `psnr_affine`, after
         a factor and an offset, as the sun beside a photo veils it; `cover`, the mean part of the
-        pixels; and the four of each photo, with `sky`, the part that is plain, bright and above
-        the horizon, and `apart`, that in the largest place where, after that factor, the mesh
-        looks otherwise.
+        pixels; and the four of each photo, with `sky`, the part that is taken for sky and not
+        covered, and `apart`, that in the largest place where, after that factor, the mesh looks
+        otherwise.
     """
-    up = upwards(scene.R, scene.quarters)
+    up, outdoors = upwards(scene.R, scene.quarters), any(each.any() for each in skies)
     per: list[dict[str, Any]] = []
     errors, counts = np.zeros(3), 0
     for done, i in enumerate(rows):
@@ -108,11 +117,14 @@ def scored(
         own = np.array([np.square(each).sum() for each in misses])
         errors, counts = errors + own, counts + true.size
         psnr = _decibels(own, true.size)
+        sky = skies[i] & ~inside
+        if outdoors and not scene.neighbours[i]:
+            sky = open_sky(scene, i, inside, up)
         off = np.zeros(inside.shape)
         off[inside] = np.abs(misses[1]).mean(1)
         per.append({
             "photo": scene.names[i], "cover": round(float(inside.mean()), 4),
-            "sky": round(float(open_sky(scene, i, inside, up).mean()), 4),
+            "sky": round(float(sky.mean()), 4),
             **dict(zip(_SCORES, psnr, strict=True)),
             "apart": round(_largest(off), 4),
         })  # fmt: skip

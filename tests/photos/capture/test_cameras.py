@@ -185,7 +185,11 @@ def test_which_photos(tmp_path):
     (tmp_path / "images" / "c.png").rename(tmp_path / "images" / "c.mpo")
     Image.new("RGB", (4, 4)).save(tmp_path / "images" / "x.ppm")  # as of Oxford's dinosaur
     assert [p.name for p in list_photos(tmp_path)] == ["c.mpo", "x.ppm"]
-    (tmp_path / "images" / "x.ppm").unlink()
+    for name in ("c.pgm", "y.pgm", "x_mask.png"):  # the first as of SIFT, for c.mpo
+        Image.new("L", (4, 4)).save(tmp_path / "images" / name)
+    assert [p.name for p in list_photos(tmp_path)] == ["c.mpo", "x.ppm", "y.pgm"]
+    for name in ("c.pgm", "y.pgm", "x_mask.png", "x.ppm"):
+        (tmp_path / "images" / name).unlink()
     (tmp_path / "images" / "c.mpo").unlink()
     with pytest.raises(ValueError, match=r"only photos that are not read; .*: c\.dng, d\.DNG"):
         list_photos(tmp_path / "images")
@@ -271,6 +275,10 @@ def test_photos_that_tell_little_are_named(step):
     assert not found.unlikely
     bent = tuple({**e, "K": [[50.0, 0, 320], [0, 50, 240], [0, 0, 1]]} for e in entries)
     assert "fits, 0.078 longer sides" in _line(replace(found, entries=bent))
+    assert "no usual lens" not in _line(replace(found, entries=bent, focal_known=True))
+    # A point where a camera stands is seen by it at no angle.
+    on_eye = replace(found, points=np.array([[step, 0, 0], *points[:2]]), tracks=tracks[:3])
+    assert np.isfinite(on_eye.angle)
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -383,13 +391,15 @@ def test_a_world_is_about_what_photos_see_where_axes_do_not_meet(apart):
 
 @pytest.mark.rotating(5, group="photos")
 @needs_pycolmap
-def test_a_lens_gets_more_parameters_where_they_are_better():
+def test_a_lens_gets_more_parameters_where_they_are_better(monkeypatch):
     """Points at random, seen by lenses with one coefficient and with two, to 0.3 pixels.
 
-    One lens has twenty photos, another two, which tell too little of it.
+    One lens has twenty photos, another two, which tell too little of it, or twenty of which it
+    becomes one that nobody builds.
     """
     import pycolmap
 
+    from gendr.photos.capture import structure
     from gendr.photos.capture.structure import with_better_lens
 
     scene, noise = pycolmap.SyntheticDatasetOptions(), pycolmap.SyntheticNoiseOptions()
@@ -397,14 +407,16 @@ def test_a_lens_gets_more_parameters_where_they_are_better():
     scene.camera_width, scene.camera_height = 1600, 1200
     scene.camera_model_id = pycolmap.CameraModelId.RADIAL
     noise.point2D_stddev = 0.3
-    for second in (0.3, 0.0):
+    for second, odd in ((0.3, False), (0.3, True), (0.0, False)):
+        if odd:
+            monkeypatch.setattr(structure, "is_usual", lambda lens: lens.camera_id != 2)
         pycolmap.set_random_seed(0)
         right = [1690.0, 832.0, 615.0, -0.25, second]
         scene.camera_params = right
         truth = pycolmap.synthesize_dataset(scene)
         pycolmap.synthesize_noise(noise, truth)
         start = pycolmap.Reconstruction(truth)
-        few = [image for image in start.images.values() if image.camera_id == 2][2:]
+        few = [image for image in start.images.values() if image.camera_id == 2][20 if odd else 2 :]
         for image in few:
             start.deregister_frame(image.frame_id)
         for lens in start.cameras.values():
@@ -419,6 +431,7 @@ def test_a_lens_gets_more_parameters_where_they_are_better():
             assert 0.2 < lens.params[4] < 0.4  # few points are near the corners, which decide it
         else:  # one coefficient was right: it stays
             assert better is start
+        monkeypatch.undo()
 
 
 @needs_pycolmap
@@ -444,7 +457,7 @@ def test_focal_lengths_of_exif_can_be_held(tmp_path):
     """As for photos of a plane straight on, of which any other would fit as well."""
     import pycolmap
 
-    from gendr.photos.capture.structure import astray, mapped
+    from gendr.photos.capture.structure import astray, focal_known, mapped
 
     scene = pycolmap.SyntheticDatasetOptions()
     scene.num_rigs, scene.num_frames_per_rig, scene.num_points3D = 1, 6, 120
@@ -464,17 +477,19 @@ def test_focal_lengths_of_exif_can_be_held(tmp_path):
     for focal, gone in ((1300.0, False), (400.0, True), (3000.0, True), (0.0, False)):
         group["focal"] = focal
         assert astray(found, job) == gone
+        assert focal_known(found, job) == (focal == 1300)
 
 
 @needs_pycolmap
 @pytest.mark.parametrize("kind", ["RADIAL_FISHEYE", "RADIAL"])
-def test_a_fisheye_is_found(tmp_path, kind):
+def test_a_fisheye_is_found(tmp_path, kind, monkeypatch):
     """A ball of points seen from within by an action camera of 130 degrees, to 0.3 pixels.
 
     The other lens bends as much, but by a polynomial. The file of the cameras says which it is.
     """
     import pycolmap
 
+    from gendr.photos.capture import structure
     from gendr.photos.capture.structure import described, with_better_lens
 
     dice, count = np.random.default_rng(0), 300
@@ -518,6 +533,17 @@ def test_a_fisheye_is_found(tmp_path, kind):
     assert read.kind == ("fisheye" if fish else "radial")
     np.testing.assert_allclose(read.bend[:2], right[3:], atol=0.01)
     assert not any(read.bend[2:])
+    # A focal length that is held stays, and the axis; this too if another is of no lens.
+    before, error = model.cameras[1].params, model.compute_mean_reprojection_error()
+    held = with_better_lens(model, hold=True)
+    assert held.cameras[1].params[:3].tolist() == before[:3].tolist()
+    monkeypatch.setattr(structure, "is_usual", lambda lens: lens.params[1] == 480)
+    found = with_better_lens(model)
+    assert found.cameras[1].params[1:3].tolist() == [480, 360]
+    assert found.cameras[1].params[0] != before[0]
+    for each in (held, found):
+        assert len(each.cameras[1].params) == 5
+        assert each.compute_mean_reprojection_error() < 0.95 * error
 
 
 # -------------------------------------------------------------------------------------------------
@@ -606,6 +632,9 @@ def test_how_far_sizes_by_gps_may_be_off():
     assert None not in told
     off = [abs(found.scale / 10 - 1) < found.size_error for found in told]
     assert 0.9 <= np.mean(off) <= 0.99
+    # Four that agree to the centimetre, by chance, are no better than fixes are.
+    few = place_by_gps(0.1 * ring[::2], up, on_earth(ring[::2]))
+    assert 0.006 < few.size_error < 0.02
     # Three fixes say too little, even if they agree to a fifth of their spread.
     bent = ring[[0, 3, 5]] + [[0, 6, 0], [0, 0, 0], [0, 0, 0]]
     assert place_by_gps(0.1 * ring[[0, 3, 5]], up, on_earth(bent)) is None
@@ -836,6 +865,10 @@ def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     true = np.array([eyes[name] for name in names])
     sides = [np.linalg.norm(x - x.mean(0), axis=1) for x in (moved, true)]
     np.testing.assert_allclose(sides[0] / sides[0].mean(), sides[1] / sides[1].mean(), atol=0.01)
+    focal = torn.cameras[1].params[0]
+    held = guided(torn, places, file, tmp_path, hold=True)
+    assert support(held, file) > 0.99 * sure
+    assert held.cameras[1].params[0] == focal != found.cameras[1].params[0]
     wild = guided(torn, {**places, name: np.full(3, 1e6)}, file, tmp_path)
     assert support(wild, file) > 1.01 * before
     wrong = dict(zip(places, reversed(places.values()), strict=True))

@@ -289,7 +289,8 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     height, width = scene.images[1].shape[:2]
     images = [image.copy() for image in scene.images]
     images[1][height // 2 : 4 * height // 5, width // 3 : width // 2] = 255, 0, 255
-    each = scored(found.mesh, replace(scene, images=tuple(images)), range(5))["each"]
+    none = [np.zeros((height, width), bool)] * 5
+    each = scored(found.mesh, replace(scene, images=tuple(images)), range(5), none)["each"]
     assert [one["apart"] > 0.01 for one in each] == [False, True, False, False, False]
     assert each[1]["apart"] < 0.06  # of 0.05 the rim is blurred
     assert each[1]["photo"] == scene.names[1]
@@ -298,6 +299,9 @@ def test_a_scene_is_open_and_where_the_room_is(room, tmp_path):
     each[4]["cover"] = each[2]["cover"] = 0.5
     each[2]["sky"] = 0.3  # beside which 0.71 are covered
     bare, apart = command.warnings_of(each, found.facts)
+    assert "taken for sky" not in bare
+    each[4]["sky"] = 0.1
+    assert "10% of them is taken for sky" in command.warnings_of(each, found.facts)[0]
     assert command.warnings_of(each, found.facts, boxed=True) == [apart]
     assert scene.names[4] in bare
     assert scene.names[2] not in bare
@@ -445,11 +449,13 @@ def test_the_command(room, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     # The third of those that are used, without the one that is left out.
     monkeypatch.setattr(ColorResult, "blurred", property(lambda result: [2]))
+    monkeypatch.setattr(command, "_SOME", -1.0)  # of what is small here
     words = ["fit", str(room[0]), "-o", str(out), "--hold-out", "4", "--faces", "2500"]
     assert cli.main([*words, "--texture-size", "256"]) == 0
     said = capsys.readouterr()
     assert "no masks and no backdrop: a scene of 4 photos" in said.out
     metrics = json.loads((out / "metrics.json").read_text())
+    assert f"matched, {metrics['planar']:.0%} taken to lie on planes, " in said.out
     assert metrics["held_out"] == [2]
     assert metrics["blurred"] == [room[2].names[3]]
     assert f"because they are blurred: {room[2].names[3]}" in said.err
@@ -484,6 +490,25 @@ def test_the_command(room, tmp_path, monkeypatch, capsys):
     assert "is a mesh" in capsys.readouterr().err
     assert cli.main(["fit", "chair", "-o", str(out), "--hold-out", "3"]) == 2
     assert "--hold-out is for scenes" in capsys.readouterr().err
+
+
+def test_options_of_scenes_are_refused_where_photos_have_masks(tmp_path, monkeypatch, capsys):
+    """Before all photos are read; what is wrong with the folder comes first."""
+    eyes = gendr.look_at(3.0, 20.0, [0.0, 120, 240]).to_opencv((80, 80))
+    frames = []
+    for i in range(3):
+        Image.new("RGBA", (80, 80), (200, 9, 9, 0)).save(tmp_path / f"{i}.png")
+        pose = np.eye(4)
+        pose[:3] = np.c_[eyes[0][i], eyes[1][i]]
+        pose = np.linalg.inv(pose) @ np.diag([1.0, -1, -1, 1])
+        frames.append({"file_path": f"{i}.png", "transform_matrix": pose.tolist()})
+    monkeypatch.setattr("gendr.cli.fit.load_views", None)
+    words = ["fit", str(tmp_path), "-o", str(tmp_path / "out"), "--hold-out", "3"]
+    for bend, why in ((0.0, "--hold-out is for scenes"), (0.9, "bends the photo so much")):
+        facts = {"fl_x": 20.0, "w": 80, "h": 80, "k1": bend, "frames": frames}
+        (tmp_path / "transforms.json").write_text(json.dumps(facts))
+        assert cli.main(words) == 2
+        assert why in capsys.readouterr().err
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -807,10 +832,30 @@ def test_scores_forgive_exposures_and_veils(room):
     own = shown.permute(1, 2, 0).numpy()
     for gain, veil, good in ((1, 0, 3), (0.5, 0, 2), (0.5, 0.4, 1)):
         photo = np.rint(255 * (gain * own + veil)).astype(np.uint8)
-        found = scored(mesh, replace(scene, images=(photo,) * 5), [0])
+        none = [np.zeros(size, bool)] * 5
+        found = scored(mesh, replace(scene, images=(photo,) * 5), [0], none)
         scores = [found[name] for name in ("psnr", "psnr_exposed", "psnr_affine")]
         assert [score > 50 for score in scores] == [k >= 3 - good for k in range(3)]
         assert found["each"][0]["psnr_affine"] == found["psnr_affine"]
+
+
+def test_a_white_wall_is_not_excused_as_sky(room):
+    """It looks like the sky above what is covered, and stereo has told it from that."""
+    scene = room[2]
+    size = scene.images[0].shape[:2]
+    square = [[-9.0, 0, 0], [9, 0, 0], [9, 9, 0], [-9, 9, 0]]
+    vertices = torch.tensor(square) + torch.tensor([0.0, 0, rooms.WALL - scene.origin[2]])
+    mesh = gendr.Mesh(vertices.float(), torch.tensor([[0, 1, 2], [0, 2, 3]])).with_unlit()
+    covered = visual.render_views(mesh, camera_of(scene, [0], size), size)[1][0].numpy() > 0.5
+    photo = np.where(covered[..., None], scene.images[0], np.uint8(250))
+    scene = replace(scene, images=(photo,) * 5)
+    alone = replace(scene, neighbours=((), *scene.neighbours[1:]))
+    wall = [np.zeros(size, bool)] * 5
+    sky = [np.zeros(size, bool), *([~covered] * 4)]
+    for given, skies, excused in ((scene, wall, 0), (scene, sky, 0), (alone, wall, 0),
+                                  (scene, [~covered] * 5, 1), (alone, sky, 1)):  # fmt: skip
+        found = scored(mesh, given, [0], skies)["each"][0]
+        assert found["sky"] == pytest.approx(excused * (1 - found["cover"]), abs=0.05)
 
 
 def test_photos_are_aligned_on_the_ground(room):
