@@ -39,8 +39,8 @@ _ALIKE, _GAP, _THROUGH = 6.0, 0.3, 0.1
 # Unless as much around it as the first is in one plane, as the frame of a gate, and as the edges of
 # a cupboard of that colour: this it is if nearly all is, and so much of each side.
 _FRAMED, _CLOSED, _EACH = 0.5, 0.9, 0.3
-# How much larger a wall may be than what hangs on it, as a share of the wall.
-_HUNG = 0.02
+# The least share of a wall that is known of what hangs on it.
+_HUNG = 0.01
 
 
 class PlanarParts(NamedTuple):
@@ -60,6 +60,9 @@ def find_planar(
     image: Array, K: Array, planes: Array, known: Array, even: Array, sky: Array, off: float = 0.0
 ) -> PlanarParts:
     """The parts of a photo without depths and a pattern that lie on one plane with their borders.
+
+    On each side of them some of it is known to lie there, or what they have around them: two edges
+    alone, as those of a gate and a cupboard, always have a plane in common.
 
     Args:
         image: uint8 [H, W, 3].
@@ -98,9 +101,12 @@ def find_planar(
         near = near[~(known | sky)[near[:, 0], near[:, 1]]]
         color, walls[part] = image[box][own].mean(0), []
         gap = int(_GAP * math.sqrt(own.sum()))
-        beside = np.unique(parts[tuple(slice(max(s.start - gap, 0), s.stop + gap) for s in box)])
+        window = tuple(slice(max(s.start - gap, 0), s.stop + gap) for s in box)
+        beside, above = np.unique(parts[window]), image[window][sky[window]]
         alike = [k for k in beside if k in colors and np.abs(colors[k] - color).max() <= _ALIKE]
         colors[part] = color
+        if len(above) and np.abs(above.mean(0) - color).max() <= _ALIKE:
+            continue  # it may be seen through a frame
         if len(there) < _FEWEST:
             continue
         y, x = there.T
@@ -109,7 +115,7 @@ def find_planar(
         if alike and own_share >= _FRAMED:
             # A front of that colour, or a frame in which it is seen: only a front has all sides.
             assert found is not None
-            if own_share < _CLOSED or not _enclosed(there[found[1]], some_of, box):
+            if own_share < _CLOSED:
                 continue
         elif alike:
             # What is seen through an opening is a part of what is around that, and behind it.
@@ -123,6 +129,7 @@ def find_planar(
                     y, x = near[_within(corners, near)].T
                     labels[y, x] = np.where(labels[y, x] == 0, number, labels[y, x])
             continue
+        islands = ndimage.binary_fill_holes(own) & ~own
         # The sides of a box may look the same.
         for _ in range(_SIDES):
             y, x = there.T
@@ -135,6 +142,10 @@ def find_planar(
             behind = side & ~on & _behind(plane, planes, there, off)
             corners, there = there[on], there[behind | ~(side | on)]
             if on.sum() < _AGREE * (on | behind).sum():
+                continue
+            inner = islands[tuple((corners - begin).clip(0, np.array(own.shape) - 1).T)]
+            hung = some_of * inner.sum() >= _HUNG * own.sum()
+            if not (hung or _enclosed(corners, some_of, box)):
                 continue
             y, x = near[_within(corners, near)].T
             free = (labels[y, x] == 0) & (plane[0] * x + plane[1] * y + plane[2] > 0)
