@@ -26,6 +26,7 @@ from gendr.photos.scene.sky import (
     above_all,
     above_horizon,
     as_bright,
+    at_upper_edge,
     find_plain,
     find_sky,
     find_smooth,
@@ -186,12 +187,16 @@ def fused(
         nothing &= rises
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
         off = _EXACT / max(_motion(scene, i), 1e-300)
-        sky[i] &= ~find_walls(scene.K[i], found.planes, good, sky[i], off)
+        upper = at_upper_edge(nothing, scene.quarters[i])
+        walls = find_walls(scene.K[i], found.planes, good, upper, off)
+        sky[i] &= ~walls
         places = np.flatnonzero(sure & ~sky[i])[::_SPARSE]
         plain[per_photo[i]] = even.ravel()
         depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()
-        bright = sky[i] | (rises & as_bright(scene.images[i], sky[i]))
-        part = find_planar(scene.images[i], scene.K[i], found.planes, good, even, bright, off)
+        # A deep blue or dark one is no less a sky for being darker than the front before it.
+        upper &= ~walls
+        maybe = upper | (rises & as_bright(scene.images[i], sky[i]))
+        part = find_planar(scene.images[i], scene.K[i], found.planes, good, even, maybe, off)
         assumed[per_photo[i]] = np.where(part.labels > 0, _PLANAR - 1 + part.labels, 0).ravel()
         planes_of[i] = part.planes
         return _positions(scene, i, planes, places), _normals(scene, i, planes, places)
@@ -313,12 +318,20 @@ def _positions(scene: Scene, i: int, planes: Array, places: Array) -> Array:
 
 
 def _motion(scene: Scene, i: int) -> float:
-    """By how many pixels the middle of a photo moves in others as inverse depths change by 1."""
-    middle = np.array([*scene.images[i].shape[1::-1], 2.0]) / 2
-    pairs = [scene.between(i, j) for j in scene.neighbours[i]]
-    places = [(turn @ middle, shift) for turn, shift in pairs]
-    moves = [(shift[:2] - shift[2] * at[:2] / at[2]) / at[2] for at, shift in places]
-    return float(np.median(np.linalg.norm(moves, axis=1)))
+    """By how many pixels a photo moves in others as inverse depths change by 1, in the median.
+
+    Of its middle and corners where it is most: the middle stands still as one walks ahead.
+    """
+    height, width = scene.images[i].shape[:2]
+    places = np.array([[0.5, 0.5], [0, 0], [0, 1], [1, 0], [1, 1]]) * [width, height]
+    moves: list[float] = []
+    for j in scene.neighbours[i]:
+        turn, shift = scene.between(i, j)
+        at = np.pad(places, ((0, 0), (0, 1)), constant_values=1) @ turn.T
+        at = at[at[:, 2] > 0]
+        moved = (shift[:2] - shift[2] * at[:, :2] / at[:, 2:]) / at[:, 2:]
+        moves.append(float(np.linalg.norm(moved, axis=1).max(initial=0)))
+    return float(np.median(moves))
 
 
 def _normals(scene: Scene, i: int, planes: Array, places: Array) -> Array:

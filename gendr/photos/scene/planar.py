@@ -27,16 +27,20 @@ _RING, _JUDGES = 6, 2000
 # Planes that are tried, of three pixels within at least twice this area, in pixels; how often the
 # best is corrected by the pixels on it, and the fewest of those.
 _TRIES, _SPREAD, _CORRECTIONS, _FEWEST = 200, 20.0, 3, 12
-# By how much inverse depths on a plane may differ, of them, and how far normals, as a cosine.
-_RELATIVE, _ALONG = 0.005, 0.9
+# By how much inverse depths on a plane may differ, of them, at least where they are known well, and
+# where they are not, and how far normals, as a cosine.
+_RELATIVE, _COARSEST, _ALONG = 0.005, 0.02, 0.9
 # The least shares: of the pixels around a part that are on a plane, and of those between them that
 # are known and not nearer, those that are; and how many planes a part has at most.
 _SHARE, _AGREE, _SIDES = 0.1, 0.6, 6
 # An opening shows more of a larger part if its mean grey values differ by no more than this, it is
 # not farther away than this times its width, and hardly anything around it is behind that part.
 _ALIKE, _GAP, _THROUGH = 6.0, 0.3, 0.1
-# How much larger a wall may be than what hangs on it, as a share of the wall.
-_HUNG = 0.02
+# Unless as much around it as the first is in one plane, as the frame of a gate, and as the edges of
+# a cupboard of that colour: this it is if nearly all is, and so much of each side.
+_FRAMED, _CLOSED, _EACH = 0.5, 0.9, 0.3
+# The least share of a wall that is known of what hangs on it.
+_HUNG = 0.01
 
 
 class PlanarParts(NamedTuple):
@@ -57,6 +61,9 @@ def find_planar(
 ) -> PlanarParts:
     """The parts of a photo without depths and a pattern that lie on one plane with their borders.
 
+    On each side of them some of it is known to lie there, or what they have around them: two edges
+    alone, as those of a gate and a cupboard, always have a plane in common.
+
     Args:
         image: uint8 [H, W, 3].
         K: [3, 3], the matrix of the lens.
@@ -64,14 +71,15 @@ def find_planar(
         known: bool [H, W], where they are.
         even: bool [H, W], where the photo has no pattern.
         sky: bool [H, W], what may be sky, where there are no planes.
-        off: by how much inverse depths on a plane may differ in any case.
+        off: how exactly stereo knows inverse depths.
     """
     from scipy import ndimage
 
     height, width = known.shape
     labels = np.zeros((height, width), np.uint8)
-    parts, count = ndimage.label(even & ~known & ~sky)
-    size = np.bincount(parts.ravel(), minlength=count + 1)
+    labelled: Any = ndimage.label(even & ~known & ~sky)
+    parts = labelled[0]
+    size = np.bincount(parts.ravel())
     some = 1 + np.flatnonzero(size[1:] >= _LEAST * known.size)
     some = some[np.argsort(-size[some], kind="stable")][:MOST]
     boxes, dice = ndimage.find_objects(parts), np.random.default_rng(0)
@@ -84,8 +92,8 @@ def find_planar(
         least = max(_SHARE * len(around), _FEWEST)
         around = around[((around >= 0) & (around < (height, width))).all(1)]
         there = around[known[around[:, 0], around[:, 1]]]
-        if len(there) > _JUDGES:
-            least *= _JUDGES / len(there)
+        some_of = max(1.0, len(there) / _JUDGES)
+        if some_of > 1:
             there = there[dice.choice(len(there), _JUDGES, replace=False)]
         # Edges within reach of patches have no depths either.
         near = np.argwhere(_grown(own)) + begin - _RING
@@ -93,12 +101,23 @@ def find_planar(
         near = near[~(known | sky)[near[:, 0], near[:, 1]]]
         color, walls[part] = image[box][own].mean(0), []
         gap = int(_GAP * math.sqrt(own.sum()))
-        beside = np.unique(parts[tuple(slice(max(s.start - gap, 0), s.stop + gap) for s in box)])
+        window = tuple(slice(max(s.start - gap, 0), s.stop + gap) for s in box)
+        beside, above = np.unique(parts[window]), image[window][sky[window]]
         alike = [k for k in beside if k in colors and np.abs(colors[k] - color).max() <= _ALIKE]
         colors[part] = color
+        if len(above) and np.abs(above.mean(0) - color).max() <= _ALIKE:
+            continue  # it may be seen through a frame
         if len(there) < _FEWEST:
             continue
-        if alike:
+        y, x = there.T
+        found = _plane(K, x, y, planes[y, x], dice, off)
+        own_share = 0.0 if found is None else found[1].mean()
+        if alike and own_share >= _FRAMED:
+            # A front of that colour, or a frame in which it is seen: only a front has all sides.
+            assert found is not None
+            if own_share < _CLOSED:
+                continue
+        elif alike:
             # What is seen through an opening is a part of what is around that, and behind it.
             at = near.mean(0)[::-1]
             around = sorted(
@@ -110,18 +129,23 @@ def find_planar(
                     y, x = near[_within(corners, near)].T
                     labels[y, x] = np.where(labels[y, x] == 0, number, labels[y, x])
             continue
+        islands = ndimage.binary_fill_holes(own) & ~own
         # The sides of a box may look the same.
         for _ in range(_SIDES):
             y, x = there.T
             found = _plane(K, x, y, planes[y, x], dice, off)
-            if found is None or found[1].sum() < least or len(fitted) == MOST:
+            if found is None or found[1].sum() * some_of < least or len(fitted) == MOST:
                 break
             plane, on = found
             side = _within(there[on], there)
             # What is nearer hides the plane; what is farther away is seen through it.
             behind = side & ~on & _behind(plane, planes, there, off)
-            corners, there = there[on], there[~(side & ~behind)]
+            corners, there = there[on], there[behind | ~(side | on)]
             if on.sum() < _AGREE * (on | behind).sum():
+                continue
+            inner = islands[tuple((corners - begin).clip(0, np.array(own.shape) - 1).T)]
+            hung = some_of * inner.sum() >= _HUNG * own.sum()
+            if not (hung or _enclosed(corners, some_of, box)):
                 continue
             y, x = near[_within(corners, near)].T
             free = (labels[y, x] == 0) & (plane[0] * x + plane[1] * y + plane[2] > 0)
@@ -131,11 +155,30 @@ def find_planar(
     return PlanarParts(labels, np.array(fitted).reshape(-1, 3))
 
 
+def _enclosed(on: Array, some_of: float, box: tuple[slice, ...]) -> bool:
+    """Whether pixels of the ring around a part, of which these are one of so many, have all sides.
+
+    Args:
+        on: [P, 2], rows and columns.
+        some_of: how many pixels each stands for.
+        box: of the part; beside the photo nothing is known.
+    """
+    beyond = [(on[:, k] < s.start, on[:, k] >= s.stop) for k, s in enumerate(box)]
+    found = some_of * np.array(beyond).sum(-1)
+    every = _RING * np.array([s.stop - s.start for s in reversed(box)])
+    return bool((found >= _EACH * every[:, None]).all())
+
+
 def _behind(plane: Array, planes: Array, there: Array, off: float) -> Array:
     """Which pixels, of rows and columns [P, 2], show what is behind a plane: [P]."""
     y, x = there.T
     own = plane[0] * x + plane[1] * y + plane[2]
-    return planes[y, x, 0] < own - np.maximum(_RELATIVE * own, off)
+    return planes[y, x, 0] < own - _allowed(own, off)
+
+
+def _allowed(depths: Array, off: float) -> Array:
+    """By how much inverse depths on a plane may differ, which stereo knows to `off`."""
+    return np.clip(off, _RELATIVE * depths, _COARSEST * depths)
 
 
 def find_walls(K: Array, planes: Array, known: Array, sky: Array, off: float = 0.0) -> Array:
@@ -146,16 +189,16 @@ def find_walls(K: Array, planes: Array, known: Array, sky: Array, off: float = 0
         planes: [H, W, 3], inverse depths and their slopes along x and y.
         known: bool [H, W], where they are.
         sky: bool [H, W], plain parts that may be walls.
-        off: by how much inverse depths on a plane may differ in any case.
+        off: how exactly stereo knows inverse depths.
 
     Returns: bool [H, W], those that are.
     """
     from scipy import ndimage
 
-    parts, count = ndimage.label(sky)
+    labelled: Any = ndimage.label(sky)
     dice, walls = np.random.default_rng(0), np.zeros_like(sky)
-    for part in range(1, count + 1):
-        own = parts == part
+    for part in range(1, labelled[1] + 1):
+        own = labelled[0] == part
         y, x = np.nonzero(ndimage.binary_fill_holes(own) & ~own & known)
         if len(y) < max(_HUNG * own.sum(), _FEWEST):
             continue
@@ -198,7 +241,7 @@ def _plane(
     given = np.stack([x, y, np.ones(len(x))], 1).astype(np.float64)
 
     def agreeing(planes: Array) -> Array:
-        near = np.abs(planes @ given.T - w) <= np.maximum(_RELATIVE * w, off)
+        near = np.abs(planes @ given.T - w) <= _allowed(w, off)
         along = planes @ K
         along /= np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-300)
         return near & (along @ normals.T >= _ALONG)

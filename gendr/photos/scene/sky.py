@@ -15,7 +15,8 @@ import numpy.typing as npt
 from gendr.photos.scene.model import Scene
 
 __all__ = [
-    "above_all", "above_horizon", "as_bright", "find_plain", "find_sky", "find_smooth", "open_sky",
+    "above_all", "above_horizon", "as_bright", "at_upper_edge", "find_plain", "find_sky",
+    "find_smooth", "open_sky",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -137,18 +138,22 @@ def above_all(image: Array, sky: Array, quarters: int) -> Array:
         sky: bool [H, W].
         quarters: turns to the right that make the photo upright.
     """
-    from scipy import ndimage
-
-    labelled: Any = ndimage.label(sky)
-    parts = labelled[0]
-    upper = np.unique(np.rot90(parts, -quarters)[0])
-    found = np.isin(parts, upper[upper > 0])
+    found = at_upper_edge(sky, quarters)
     if found.any() and not found.all():
         grey = image.mean(2, dtype=np.float32)
         found &= bool(grey[found].mean() > grey[~found].mean())
     else:
         found[:] = False
     return found
+
+
+def at_upper_edge(sky: Array, quarters: int) -> Array:
+    """The parts of bool [H, W] that reach the upper edge of a photo, turned upright."""
+    from scipy import ndimage
+
+    labelled: Any = ndimage.label(sky)
+    upper = np.unique(np.rot90(labelled[0], -quarters)[0])
+    return np.isin(labelled[0], upper[upper > 0])
 
 
 def as_bright(image: Array, sky: Array) -> Array:

@@ -39,12 +39,13 @@ from gendr.photos.scene.fusion import fused, thinned
 from gendr.photos.scene.ground import Ground, aligned, find_ground
 from gendr.photos.scene.minimum_cut import minimum_cut
 from gendr.photos.scene.mirrors import Mirror
-from gendr.photos.scene.model import _neighbours, at_level, read_scene, shrunk
+from gendr.photos.scene.model import Scene, _neighbours, at_level, read_scene, shrunk
 from gendr.photos.scene.planar import find_planar, find_walls, normals_of
 from gendr.photos.scene.sky import (
     above_all,
     above_horizon,
     as_bright,
+    at_upper_edge,
     find_plain,
     find_sky,
     find_smooth,
@@ -925,22 +926,27 @@ def test_parts_without_a_pattern_lie_on_the_plane_around_them():
         mixed[..., 0] *= np.where(other, dice.uniform(0.8, 1.2, x.shape), 1)
         found = find_planar(image, K, mixed, ~even, even, none).labels
         assert found.any() == found[even].all() == there
-    # A gate before a wall with pictures: through it the wall is seen, and no plane of the gate.
+    # Leaves before a wall with pictures: between them the wall is seen. If they are a frame in one
+    # plane, it may be a gate, or a cupboard of that colour, which has a lower edge as well.
     known, even = np.zeros((120, 160), bool), np.ones((120, 160), bool)
-    gate = (x >= 60) & (x < 100) & (y >= 30) & ~((x >= 68) & (x < 92) & (y >= 38))
+    frame = (x >= 60) & (x < 100) & (y >= 30) & ~((x >= 68) & (x < 92) & (y >= 38))
     pictures = ((x - 25) % 110 < 20) & ((y - 12) % 80 < 15)
-    known |= gate | pictures
+    known |= frame | pictures
     even &= ~known
-    both = np.where(gate[..., None], plane(0, 0, 0.4), wall)
-    found = find_planar(image, K, both, known, even, none)
-    inside = found.labels[45:90, 70:90]
-    assert inside.all()
-    np.testing.assert_allclose(found.planes[inside - 1] - [2e-4, -1e-4, 0.2], 0, atol=1e-9)
-    image[38:, 68:92] = 80  # what is of another colour is a door
-    door = find_planar(image, K, both, known, even, none)
-    np.testing.assert_allclose(
-        door.planes[door.labels[45:90, 70:90] - 1] - [0, 0, 0.4], 0, atol=1e-9
-    )
+    flat = np.where(frame[..., None], plane(0, 0, 0.4), wall)
+    leaves = flat.copy()
+    leaves[..., 0] *= np.where(frame, dice.uniform(0.7, 1.4, x.shape), 1)
+    opening = np.s_[45:90, 70:90]
+    found = find_planar(image, K, leaves, known, even, none)
+    assert found.labels[opening].all()
+    np.testing.assert_allclose(found.planes[found.labels[opening] - 1, 2], 0.2, atol=1e-9)
+    assert not find_planar(image, K, flat, known, even, none).labels[opening].any()
+    edge = (x >= 60) & (x < 100) & (y >= 90)
+    cupboard = np.where((frame | edge)[..., None], plane(0, 0, 0.4), wall)
+    found = find_planar(image, K, cupboard, known | edge, even & ~edge, none)
+    np.testing.assert_allclose(found.planes[found.labels[45:85, 70:90] - 1, 2], 0.4, atol=1e-9)
+    image[38:, 68:92] = 80  # of another colour, but with an open side
+    assert not find_planar(image, K, flat, known, even, none).labels[opening].any()
     # Nor is the wall before what is seen behind it, in a niche with a frame.
     image[:], frame = 200, (x >= 56) & (x < 104) & (y >= 26)
     hole = (x >= 68) & (x < 92) & (y >= 38)
@@ -950,7 +956,41 @@ def test_parts_without_a_pattern_lie_on_the_plane_around_them():
     known, even = frame & ~hole | pictures, ~frame & ~pictures | hole
     found = find_planar(image, K, niche, known, even, none).labels
     assert found[15:19, 60:100].all()
-    assert not found[45:90, 70:90].any()
+    assert not found[opening].any()
+
+
+def test_a_deep_blue_sky_between_towers_stays_open(tmp_path):
+    """A front of two towers 4 m before a row of cameras, or of one with a blue gate.
+
+    Stereo knows all of the front; what is between the towers is plain and darker.
+    """
+    K = np.array([[150.0, 0, 79.5], [0, 150, 59.5], [0, 0, 1]])
+    t = np.array([[0.4 * (1 - k), 0, 0] for k in range(3)])
+    y, x = np.mgrid[:120, :160]
+    dice = np.random.default_rng(0)
+    waves = dice.normal(0, 25, (12, 2))
+    for lintel in (False, True):
+        images, files = [], []
+        for k in range(3):
+            own = (x - 79.5) / 150 * 4 - t[k, 0], (y - 59.5) / 150 * 4
+            front = (np.abs(own[0]) > 0.5) & (own[1] > -1.3 + 2 * (np.abs(own[0]) > 1.6))
+            front |= (own[1] > 0.3) | lintel & (own[1] < -0.7)
+            grey = 165 + 15 * sum(np.sin(a * own[0] + b * own[1]) for a, b in waves)
+            colors = np.where(front[..., None], grey[..., None], [40.0, 95, 170])
+            images.append(colors.clip(0, 255).astype(np.uint8))
+            planes = np.stack([np.full(x.shape, 0.25), 0 * x, 0 * x], -1).astype(np.float32)
+            files.append(tmp_path / f"{lintel}{k}.npz")
+            DepthMap(planes, np.where(front, 0.1, 1.5).astype(np.float32), 1).save(files[-1])
+        near = tuple(tuple({0, 1, 2} - {k}) for k in range(3))
+        scene = Scene(
+            ("a", "b", "c"), tuple(images), np.array([K] * 3), np.array([np.eye(3)] * 3), t,
+            np.zeros(3), np.zeros((0, 3)), (np.zeros(0, int),) * 3, near,
+            np.array([[0.05, 1.0]] * 3), (0,) * 3,
+        )  # fmt: skip
+        cloud = fused(scene, files)
+        inside = (np.abs(cloud.points[:, 0]) < 0.3) & (np.abs(cloud.points[:, 1]) < 0.15)
+        assert inside.any() == lintel
+        assert (cloud.planar.mean() > 0.05) == lintel
 
 
 def test_walls_have_pictures_and_the_sky_has_leaves():
@@ -970,6 +1010,13 @@ def test_walls_have_pictures_and_the_sky_has_leaves():
     sky = y < 30
     assert (as_bright(image, sky) == (image[..., 0] > 100)).all()
     assert not as_bright(image, sky & False).any()
+    # The sky goes on between towers, however the photo is turned, and bright or not.
+    notch = sky | (image[..., 0] > 100) & (x >= 100)
+    notch[30:60, 70:80] = True
+    for turn in range(4):
+        found = at_upper_edge(np.rot90(notch, turn), turn)
+        assert (np.rot90(found, -turn)[:60] == notch[:60]).all()
+        assert not np.rot90(found, -turn)[61:, 100:].any()
 
 
 def test_sky_is_plain_and_matched_nowhere_but_beside_roofs():
