@@ -17,7 +17,8 @@ import numpy as np
 
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.vectors import wide
-from gendr.photos.stereo.vectors import BEST, LANES, NOTHING, SAMPLES, compare, prepare
+from gendr.photos.stereo.patches import BEST, NOTHING, SAMPLES
+from gendr.photos.stereo.vectors import LANES, compare, prepare
 
 # No reordering of sums, which would change from compiler to compiler.
 FAST: Any = {"fastmath": {"contract", "nsz"}}

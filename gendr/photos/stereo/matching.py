@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr.kernels.threads import run
-from gendr.photos.stereo.vectors import BEST, NOTHING, UNIT
+from gendr.photos.stereo.patches import BEST, NOTHING, UNIT
 
 __all__ = ["Matcher", "StereoSettings", "enlarged", "first_planes", "match", "packed", "refine"]
 

@@ -18,21 +18,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from gendr.kernels.numba.vectors import Condition, Lanes, gathered, maximum, minimum, where
+from gendr.photos.stereo.patches import FLAT, LIKE, OUTSIDE, SAMPLES, SIDE, UNIT, UNLIKE
 
 LANES = 16
-# A patch is SIDE x SIDE samples.
-SIDE = 4
-SAMPLES = SIDE * SIDE
-# Numbers that are matched are in -1 .. 1; so much of one is a step of 16 bits.
-UNIT = 2 / 65535
-# Samples of other brightness count less: half a step of this much.
-LIKE = 0.15
-# A patch of less variance has no pattern.
-FLAT = 4e-5
-# The costs of what is outside of the other photo, and of what has no pattern there.
-OUTSIDE, UNLIKE = 1.2, 1.0
-# Photos that judge a plane, at most, and the cost of a pixel that has no pattern.
-BEST, NOTHING = 3, 2.0
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)

@@ -56,7 +56,7 @@ from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 from gendr.photos.scene.views import camera_of, scored, trust_of
 from gendr.photos.splatting.photos import load_photos
 from gendr.photos.stereo.matching import StereoSettings, packed
-from gendr.photos.stereo.vectors import UNIT
+from gendr.photos.stereo.patches import UNIT
 from support import rooms
 
 QUICK = StereoSettings(levels=(2, 1), rounds=(3, 1, 1, 1))

@@ -674,7 +674,7 @@ def _gain(tint: Array, shown: Array, noise: float) -> tuple[float, float]:
     A patch whose variance is below `FLAT` is taken for plain. Of a faint pattern, as on plaster,
     that holds everywhere, though it may be far above the noise that is left at the last level.
     """
-    from gendr.photos.stereo.vectors import FLAT
+    from gendr.photos.stereo.patches import FLAT
 
     low, middle, high = _spread(tint, shown)
     if high - low > SETTINGS.faint:
@@ -724,7 +724,7 @@ def _localise(
 
     from gendr.photos.fitting.shape.stereo_kernels import energies
     from gendr.photos.stereo.kernels import STRIDE
-    from gendr.photos.stereo.vectors import SAMPLES, SIDE
+    from gendr.photos.stereo.patches import SAMPLES, SIDE
 
     cut = slice(*box[0]), slice(*box[1])
     first, precision = first[cut], precision[cut]
