@@ -163,6 +163,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     if args.resume and photos.has_changed(out, asked["sources"]):
         args = replace(args, resume=False)
     # Before cameras are found, which takes minutes.
+    _refuse_for_photos(args)
     folder = model_file(args.target).is_dir()
     if args.scene or (folder and not args.object and photos.given_options(args, *_OF_SCENES)):
         from gendr.cli import scene  # with much that a fit to masks does without
@@ -239,6 +240,22 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
 # input
 
 
+def _refuse_for_photos(args: Fit) -> None:
+    """Refuse options that only meshes have.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    path = model_file(args.target)
+    if path.is_dir() or path.suffix.lower() == ".json":
+        for option, value in (("--views", args.views), ("--elevation", args.elevation)):
+            if value is not None:
+                raise ValueError(
+                    f"{option} is for meshes, and {path} holds images with cameras of their own; "
+                    "leave it out"
+                )
+
+
 def _refuse_for_object(args: Fit) -> None:
     """Refuse options that only a scene has.
 
@@ -293,12 +310,6 @@ def _load(args: Fit, device: torch.device) -> _Target:
     path = model_file(args.target)
     name = Path(args.target).name or path.resolve().name
     if path.is_dir() or path.suffix.lower() == ".json":
-        for option, value in (("--views", args.views), ("--elevation", args.elevation)):
-            if value is not None:
-                raise ValueError(
-                    f"{option} is for meshes, and {path} holds images with cameras of their own; "
-                    "leave it out"
-                )
         if args.background is None and (flags := photos.given_options(args, "tolerance")):
             raise ValueError(f"{flags[0]} is of the colour that --background names; leave it out")
         return _load_views(args, path, name, device)
