@@ -27,8 +27,9 @@ from scipy.spatial import KDTree
 
 # By how much the mean reprojection error must fall for a lens of more parameters.
 BETTER = 0.05
-# How far the axis of a lens may be from the middle of a photo, of its longer side.
-ASKEW = 0.15
+# How far the axis of a lens may be from the middle of a photo, of its longer side, if the error
+# falls by less than half.
+ASKEW, HALVED = 0.15, 0.5
 # How many times as long or short as EXIF data say a focal length that is found may be; else it is
 # held.
 FAR = 2.0
@@ -786,9 +787,8 @@ def with_better_lens(
     compact cameras show by pixels towards the corners: of the castle of docs/results/photos.md the
     mean reprojection error falls from 0.42 to 0.36 pixels, and stereo matches more. Of a lens that
     bends much a fisheye is tried, too, as action cameras have it. A lens that few photos share
-    would rather fit their noise, and stays. Where a lens becomes one that nobody builds, as of
-    photos cropped far off their middle, it is tried with the others alone, and with all axes where
-    they were.
+    would rather fit their noise, and stays. An axis far off the middle is that of cropped photos if
+    errors halve, and else of cameras that hardly moved, which tell little of a lens.
 
     Args:
         model: as it was found.
@@ -805,27 +805,22 @@ def with_better_lens(
     kinds = ["RADIAL"]
     if min(model.cameras[lens].params[3] for lens in shared) < BARREL:
         kinds.append("RADIAL_FISHEYE")
-    best, error = model, (1 - BETTER) * model.compute_mean_reprojection_error()
+    best, error = model, model.compute_mean_reprojection_error()
     for kind in kinds:
-        tried = [with_lens(model, shared, kind, hold=hold, axes=hold)]
-        if not hold and (odd := unusual(tried[0])):
-            tried = [with_lens(model, shared, kind, axes=True)]
-            if rest := shared - odd:
-                tried.append(with_lens(model, rest, kind))
-        for found in tried:
-            after = found.compute_mean_reprojection_error()
-            if after < error and not unusual(found):
-                best, error = found, (1 - BETTER) * after
+        found = with_lens(model, shared, kind, hold=hold)
+        after, lenses = found.compute_mean_reprojection_error(), [found.cameras[i] for i in shared]
+        least = 1 - BETTER if all(map(is_straight, lenses)) else HALVED
+        if after < least * error and not any(map(folds, lenses)):
+            best, error = found, after
     return best
 
 
 def with_lens(
-    model: "pycolmap.Reconstruction", lenses: "set[int]", kind: str, *, hold: bool = False,
-    axes: bool = False,
-) -> "pycolmap.Reconstruction":  # fmt: skip
+    model: "pycolmap.Reconstruction", lenses: "set[int]", kind: str, *, hold: bool
+) -> "pycolmap.Reconstruction":
     """The model after bundle adjustment with some lenses of a kind with two coefficients.
 
-    Focal lengths stay if they are held, and principal points if axes are.
+    Focal lengths stay if they are held, and principal points with them.
     """
     found = pycolmap.Reconstruction(model)
     config, options = pycolmap.BundleAdjustmentConfig(), adjusting(hold=hold)
@@ -843,33 +838,29 @@ def with_lens(
             lens.params = [*pinhole, *bends]
         else:
             config.set_constant_cam_intrinsics(number)
-    options.refine_principal_point = not axes
+    options.refine_principal_point = not hold
     pycolmap.create_default_bundle_adjuster(options, config, found).solve()
     found.update_point_3d_errors()
     return found
 
 
-def unusual(model: "pycolmap.Reconstruction") -> "set[int]":
-    """The lenses of two coefficients that are not usual."""
-    bent = {i: lens for i, lens in model.cameras.items() if len(lens.params) == 5}
-    return {i for i, lens in bent.items() if not is_usual(lens)}
+def is_straight(lens: "pycolmap.Camera") -> bool:
+    """Whether the axis of a lens is near the middle of its photos."""
+    middle = lens.width / 2, lens.height / 2
+    aside = np.abs([lens.principal_point_x - middle[0], lens.principal_point_y - middle[1]])
+    return bool(aside.max() <= ASKEW * max(lens.width, lens.height))
 
 
-def is_usual(lens: "pycolmap.Camera") -> bool:
-    """Whether a lens of two coefficients is one that is built: near its axis, and without folds.
-
-    Cameras that hardly moved tell little of a lens, and errors fall with one that does not exist.
-    """
+def folds(lens: "pycolmap.Camera") -> bool:
+    """Whether a lens of two coefficients bends so much that what is farther out comes back."""
     focal, cx, cy, k1, k2 = lens.params
     half = np.array([lens.width, lens.height]) / 2
-    aside = np.abs(half - [cx, cy])
-    corner = float(np.linalg.norm(half + aside)) / focal
+    corner = float(np.linalg.norm(half + np.abs(half - [cx, cy]))) / focal
     # Outwards until the farthest corner is met, which a lens that folds before never meets.
     r = np.linspace(0, 2 * corner, 200)
     bent = r * (1 + k1 * r**2 + k2 * r**4)
     met = int(np.argmax(bent >= corner))
-    grows = met > 0 and bool((np.diff(bent[: met + 1]) > 0).all())
-    return grows and bool(aside.max() <= ASKEW * 2 * half.max())
+    return met == 0 or bool((np.diff(bent[: met + 1]) <= 0).any())
 
 
 def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[str, Any]":
