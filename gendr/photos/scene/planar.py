@@ -36,9 +36,9 @@ _SHARE, _AGREE, _SIDES = 0.1, 0.6, 6
 # An opening shows more of a larger part if its mean grey values differ by no more than this, it is
 # not farther away than this times its width, and hardly anything around it is behind that part.
 _ALIKE, _GAP, _THROUGH = 6.0, 0.3, 0.1
-# Unless as much around it as the first is in one plane, as the frame of a gate, and as the edges of
-# a cupboard of that colour: this it is if nearly all is, and so much of each side.
-_FRAMED, _CLOSED, _EACH = 0.5, 0.9, 0.3
+# What has as much around it in one plane as the first may be the front of a cupboard of that colour
+# as well as a wall in the frame of a gate; a front has at least the second of each side.
+_FRAMED, _EACH = 0.5, 0.3
 # The least share of a wall that is known of what hangs on it.
 _HUNG = 0.01
 
@@ -109,31 +109,13 @@ def find_planar(
             continue  # it may be seen through a frame
         if len(there) < _FEWEST:
             continue
-        y, x = there.T
-        found = _plane(K, x, y, planes[y, x], dice, off)
-        own_share = 0.0 if found is None else found[1].mean()
-        if alike and own_share >= _FRAMED:
-            # A front of that colour, or a frame in which it is seen: only a front has all sides.
-            assert found is not None
-            if own_share < _CLOSED:
-                continue
-        elif alike:
-            # What is seen through an opening is a part of what is around that, and behind it.
-            at = near.mean(0)[::-1]
-            around = sorted(
-                (wall for k in alike for wall in walls[k]),
-                key=lambda wall: float(fitted[wall[0] - 1] @ [*at, 1]),
-            )
-            for number, corners in around:
-                if _behind(fitted[number - 1], planes, there, off).mean() <= _THROUGH:
-                    y, x = near[_within(corners, near)].T
-                    labels[y, x] = np.where(labels[y, x] == 0, number, labels[y, x])
-            continue
-        islands = ndimage.binary_fill_holes(own) & ~own
+        every = there
+        islands, share = ndimage.binary_fill_holes(own) & ~own, 0.0
         # The sides of a box may look the same.
         for _ in range(_SIDES):
             y, x = there.T
             found = _plane(K, x, y, planes[y, x], dice, off)
+            share = max(share, 0.0 if found is None else found[1].mean())
             if found is None or found[1].sum() * some_of < least or len(fitted) == MOST:
                 break
             plane, on = found
@@ -152,6 +134,14 @@ def find_planar(
             fitted.append(plane)
             walls[part].append((len(fitted), corners))
             labels[y[free], x[free]] = len(fitted)
+        if not walls[part] and share < _FRAMED:
+            # What is seen through an opening is a part of what is around that, and behind it.
+            at = [*near.mean(0)[::-1], 1]
+            behind = [wall for k in alike for wall in walls[k]]
+            for number, corners in sorted(behind, key=lambda wall: fitted[wall[0] - 1] @ at):
+                if _behind(fitted[number - 1], planes, every, off).mean() <= _THROUGH:
+                    y, x = near[_within(corners, near)].T
+                    labels[y, x] = np.where(labels[y, x] == 0, number, labels[y, x])
     return PlanarParts(labels, np.array(fitted).reshape(-1, 3))
 
 
