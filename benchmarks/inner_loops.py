@@ -1,12 +1,12 @@
 """The inner loops of silhouettes on the CPU: instructions, and pairs a second beside the limit.
 
-    python benchmarks/inner_loops.py
+    python benchmarks/inner_loops.py [--docs]
 
 Instructions are counted in the assembly of each loop over pairs (a pixel and a face), compiled for
 this machine: those of tiles in float32, which most renderers take, and of rows in float64. The
 limit is what they take if each is as fast as the fused multiply-adds of a float64 matrix product,
 which are measured in the same run. The steps are those of tiles. All on one thread, in processor
-time, the least of many runs.
+time, the least of many runs. --docs writes the tables into docs/results/speed.md.
 """
 
 # Numba compiles the functions that call intrinsics.
@@ -23,6 +23,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 # Assembly is kept of what this process compiles, not of what it finds on the disk.
@@ -32,7 +33,7 @@ os.environ["NUMBA_CACHE_DIR"] = FOLDER.name
 import numpy as np
 import torch
 from numba import njit
-from rows import measured_on
+from rows import ROOT, measured_on
 from steps import CASES, LARGE
 
 from gendr.distributions import numba as distributions
@@ -47,7 +48,7 @@ from gendr.kernels.numba.calls import (
 from gendr.kernels.numba.vectors import SINGLES
 from gendr.rendering.backends.cpu import backend, kernels, tile_kernels
 from gendr.tnorms import numba as families
-from lab.pages import table
+from lab.pages import fill, table
 
 PAIRS, REPEATS = kernels.BLOCK, 64
 DIST, FAMILY = "logistic", "probabilistic"
@@ -221,10 +222,12 @@ def pairs_of(case: str) -> int:
 
 
 def main() -> None:
-    """Count and measure, and print."""
-    argparse.ArgumentParser(
+    """Count and measure, print, and write the tables."""
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.add_argument("--docs", action="store_true", help="write into docs/results/speed.md")
+    args = parser.parse_args()
     torch.set_num_threads(1)
     square = torch.rand(768, 768, dtype=torch.float64)
     flops = 2 * 768**3 / seconds(lambda: square @ square, 30)
@@ -261,7 +264,10 @@ def main() -> None:
             "at the limit", "of the limit")  # fmt: skip
     of_steps = ("step", "million pairs", "its loops at the limit", "its loops as measured",
                 "the step", "million pairs/s")  # fmt: skip
-    print("\n".join([said, "", *table(head, rows), "", *table(of_steps, steps)]))
+    lines = [said, "", *table(head, rows), "", *table(of_steps, steps)]
+    print("\n".join(lines))
+    if args.docs:
+        fill(Path(ROOT) / "docs" / "results" / "speed.md", "inner_loops", lines)
 
 
 if __name__ == "__main__":
