@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gendr import sorting
 from gendr._common.checks import check_choice
-from gendr._common.names import renamed
 from gendr._common.tracing import constant, is_traced, lasting, lazy, number_of
 from gendr._common.words import worded
 from gendr.distributions import Distribution
@@ -139,7 +138,6 @@ class NetworkSelection(Selection):
     network: str | Network = "splitter"
     # The distribution that `dist` and `art` define.
     distribution: Distribution = field(init=False, repr=False, compare=False)
-    law = renamed("distribution")  # the old name
 
     def __post_init__(self) -> None:
         super().__post_init__()
