@@ -41,11 +41,6 @@ def unknown(name: str, value: object, allowed: Iterable[str]) -> str:
     return f"unknown {name} {value!r}; {hint}: {', '.join(close)}"
 
 
-def renamed(now: str) -> Any:
-    """A property that stands for another one, under its old name."""
-    return property(lambda self: getattr(self, now), doc=f"The old name of `{now}`.")
-
-
 def warn_of_namesake(file: str) -> None:
     """Warn if the package of this `__init__.py` shares its folder with the paper's CUDA package.
 

@@ -44,8 +44,6 @@ class Registered:
     def __init_subclass__(cls, *, replace: bool = False, **rest: Any) -> None:
         """Check the name."""
         super().__init_subclass__(**rest)
-        if "bodies" in vars(cls):  # the old name
-            cls.kernel_functions = vars(cls)["bodies"]  # pyright: ignore[reportAttributeAccessIssue]
         Registered._defined += 1
         cls._place = Registered._defined
         if "name" not in vars(cls) or is_of_package(cls) or replace:

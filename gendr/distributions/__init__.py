@@ -53,11 +53,3 @@ _registry.import_all(_files)
 for _class in standard_distributions().values():
     globals()[_class.__name__] = _class
     __all__ += [_class.__name__]  # pyright: ignore[reportUnsupportedDunderAll]
-
-_OLD = {"Law": StandardDistribution, "laws": standard_distributions}  # old names
-
-
-def __getattr__(name: str) -> object:
-    if name in _OLD:
-        return _OLD[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_float, check_number, widened
-from gendr._common.names import renamed
 from gendr._common.ranges import finite, ratio, saturated
 from gendr._common.tracing import all_hold, once
 
@@ -92,7 +91,6 @@ class Distribution(ABC):
     # -- the normal form, which kernels read
 
     base: BaseDistribution
-    law = renamed("base")  # the old name
     shape_parameter: Number | None = None
     is_symmetric: bool = False
     is_reversed: bool = False

@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_finite, check_tensor, shape_text
-from gendr._common.names import renamed
 from gendr._common.tracing import breaking_graphs, is_traced, refuse_transforms
 from gendr._common.words import translated, worded
 from gendr.relaxed import choices
@@ -218,8 +217,6 @@ class Program:
         """The arguments among those of a call, and the settings of its run."""
         rest, own = self._split(kwargs)
         return rest, current().changed(**{**self._settings, **own})
-
-    settled = renamed("resolved")  # the old name
 
     def _split(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments among those of a call, and its settings."""

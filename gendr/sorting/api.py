@@ -110,32 +110,10 @@ def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
 
 @overload
 def soft_sort(
-    x: Tensor,
-    method: Method = ...,
-    *,
-    payload: None = ...,
-    mask: Tensor | None = ...,
-    dim: int = ...,
-    descending: bool = ...,
-    hard: bool = ...,
-    standardize: bool = ...,
-    check: bool = ...,
-    **options: Any,
+    x: Tensor, method: Method = ..., *, payload: None = ..., **options: Any
 ) -> Tensor: ...
 @overload
-def soft_sort(
-    x: Tensor,
-    method: Method = ...,
-    *,
-    payload: Tensor,
-    mask: Tensor | None = ...,
-    dim: int = ...,
-    descending: bool = ...,
-    hard: bool = ...,
-    standardize: bool = ...,
-    check: bool = ...,
-    **options: Any,
-) -> Sorted: ...
+def soft_sort(x: Tensor, method: Method = ..., *, payload: Tensor, **options: Any) -> Sorted: ...
 @worded()
 @breaking_graphs_for_masks
 def soft_sort(

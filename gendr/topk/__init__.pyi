@@ -8,7 +8,5 @@ from gendr.topk.mask import SoftTopKMask as SoftTopKMask
 from gendr.topk.mask import soft_topk_mask as soft_topk_mask
 from gendr.topk.networks import network as network
 from gendr.topk.selection import NetworkSelection as NetworkSelection
-from gendr.topk.selection import Selection as Selection
-from gendr.topk.selection import SortSelection as SortSelection
 from gendr.topk.selection import get as get
 from gendr.topk.selection import names as names

@@ -25,7 +25,7 @@ from gendr.sorting.base import (
 )
 from gendr.sorting.ragged import Lists, Ragged
 from gendr.topk.networks import check_k
-from gendr.topk.selection import Method, Selecting, Selection, get
+from gendr.topk.selection import Method, Selecting, Selection, get, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Selected(Pair):
 
     @lazy
     def _selecting(self) -> Selecting:
-        return self.method.select(self._keys if self.largest else -self._keys, self.k)
+        return select(self.method, self._keys if self.largest else -self._keys, self.k)
 
     @once
     def _hard(self) -> Tensor:

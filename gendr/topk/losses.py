@@ -42,11 +42,12 @@ from gendr._common.words import worded
 from gendr.kernels.operator import Operator
 from gendr.kernels.through_cpu import with_doubles
 from gendr.sorting.backends.comparators import has_kernel
+from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.ragged import Ragged, check_mask, present
 from gendr.sorting.rows import RowSort
 from gendr.topk.backends.choice import kernels_for
-from gendr.topk.selection import Method, NetworkSelection, Selection, SortSelection, get
+from gendr.topk.selection import Method, NetworkSelection, get, select
 
 TOP1 = ("softmax", "network")
 _MOST = 64  # candidates of a row sort that its kernel takes
@@ -117,7 +118,7 @@ class TopKCrossEntropy(nn.Module):
         super().__init__()
         self.register_buffer("p_k", _distribution(p_k, "[K] or [C, K]"))
         self.method = get(method, **options)
-        if not self.method.has_attribution:
+        if not isinstance(self.method, (NetworkSelection, PermutationSort)):
             raise ValueError(f"method {method!r} gives values only, no probabilities of places")
         self.m = None if m is None else check_count("m", m)
         if self.m is not None and self.m < self.p_k.shape[-1]:
@@ -364,7 +365,7 @@ class TopKCrossEntropy(nn.Module):
 
         The target is bool where a single class is true.
         """
-        if _row_sort(self.method) is None:
+        if not isinstance(self.method, RowSort):
             # The true classes first, the others ascending: so a wire only ever changes to another
             # class of the same score, and the loss has no jumps.
             scores = logits.detach()
@@ -374,7 +375,7 @@ class TopKCrossEntropy(nn.Module):
             target = target.gather(-1, order)
         scores = logits if top is None else logits.gather(-1, top)
         method, keys = self.method.drawn(scores)
-        p = method.select(keys, places.shape[-1]).weighted(places)
+        p = select(method, keys, places.shape[-1]).weighted(places)
         if target.dtype == torch.bool and not self.label_smoothing and self.weight is None:
             loss = -safe_log((p * target).sum(-1), LEAST)  # of a single class
         else:
@@ -398,10 +399,9 @@ class TopKCrossEntropy(nn.Module):
             return None
         if isinstance(method, NetworkSelection) and has_kernel(method.distribution):
             return kernels_for(LOSSES.name, logits, method.backend, size)
-        sort = _row_sort(method)
-        if sort is None or sort.form is None or sort.noise or size > _MOST:
+        if not isinstance(method, RowSort) or method.form is None or method.noise or size > _MOST:
             return None
-        here = logits.is_cpu and sort.backend in ("auto", "cpu")
+        here = logits.is_cpu and method.backend in ("auto", "cpu")
         return kernels_for(LOSSES.name, logits, "cpu", size) if here else None
 
     def _numbers(self, labels: Tensor, by_row: Tensor | None) -> tuple[Any, ...]:
@@ -412,12 +412,6 @@ class TopKCrossEntropy(nn.Module):
         if by_row is None:
             p_k = p_k[labels.clamp(0, len(p_k) - 1)]
         return tuple(w.numpy() for w in _weights(p_k.double(), self.top1))
-
-
-def _row_sort(method: Selection) -> RowSort | None:
-    """The sort of a method that does not depend on the places of the inputs."""
-    sort = method.sort if isinstance(method, SortSelection) else None
-    return sort if isinstance(sort, RowSort) else None
 
 
 def _weights(p_k: Tensor, top1: str) -> tuple[Tensor, Tensor, Tensor]:

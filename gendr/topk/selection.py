@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gendr import sorting
 from gendr._common.checks import check_choice
-from gendr._common.names import renamed
 from gendr._common.tracing import constant, is_traced, lasting, lazy, number_of
 from gendr._common.words import worded
 from gendr.distributions import Distribution
@@ -29,7 +28,8 @@ from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_distribution, ready, walk
 from gendr.topk.networks import NETWORKS, network
 
-Method: TypeAlias = "str | Selection | Sort"
+Selection: TypeAlias = "NetworkSelection | Sort"
+Method: TypeAlias = "str | Selection"
 
 # The sorts of `gendr.sorting` that select as well as they sort; its networks are superseded.
 SORTS = ("neuralsort", "softsort", "sinkhorn", "permutahedron")
@@ -67,39 +67,6 @@ class Selecting(ABC):
         return (weights[..., None] * self.attribution()).sum(-2)  # many small matmuls take longer
 
 
-@dataclass(frozen=True)
-class Selection(ABC):
-    """A differentiable selection.
-
-    Args:
-        steepness: inverse of the scale of the noise (of the temperature, of the regularisation):
-            the larger, the nearer to the hard selection. Positive; a number or a tensor of a single
-            one, through which gradients flow.
-
-    Raises:
-        TypeError: if it is neither.
-        ValueError: if it is not positive and finite.
-    """
-
-    steepness: Number = 10.0
-
-    def __post_init__(self) -> None:
-        check_steepness(self.steepness)
-
-    @property
-    def has_attribution(self) -> bool:
-        """Whether it says how much each input is selected, and not only values."""
-        return True
-
-    def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
-        """The method without noise, and x with one sample of the noise."""
-        return self, x
-
-    @abstractmethod
-    def select(self, x: Tensor, k: int) -> Selecting:
-        """Select the k largest of x [..., n]."""
-
-
 # ---------------------------------------------------------------------------------------------
 # Networks
 # ---------------------------------------------------------------------------------------------
@@ -108,7 +75,7 @@ class Selection(ABC):
 @worded()
 @final
 @dataclass(frozen=True)
-class NetworkSelection(Selection):
+class NetworkSelection:
     """A selection network whose comparators swap with a probability; see `sorting.NetworkSort`.
 
     The attribution is found by a second pass, from the outputs back to the inputs: what stands on
@@ -118,7 +85,8 @@ class NetworkSelection(Selection):
     cannot reach an output changes nothing.
 
     Args:
-        steepness: inverse of the scale of the distribution.
+        steepness: inverse of the scale of the distribution, positive: a number, or a tensor of a
+            single one, through which gradients flow.
         dist: a symmetric distribution: a name, a `Distribution` or a CDF of your own.
         art: exponent of the activation replacement trick, in [0, 1).
         backend: "auto", or a name of the backends of sorting networks.
@@ -133,22 +101,26 @@ class NetworkSelection(Selection):
         thesis, section 4.2.
     """
 
+    steepness: Number = 10.0
     dist: DistributionLike = "cauchy"
     art: float = 0.0
     backend: str = "auto"
     network: str | Network = "splitter"
     # The distribution that `dist` and `art` define.
     distribution: Distribution = field(init=False, repr=False, compare=False)
-    law = renamed("distribution")  # the old name
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_steepness(self.steepness)
         check_choice("backend", self.backend, ("auto", *NAMES))
         object.__setattr__(self, "distribution", comparator_distribution(self.dist, self.art))
         if not isinstance(self.network, (str, Network)):
             raise TypeError(f"network must be a name or a Network, got {self.network!r}")
         if isinstance(self.network, str):
             check_choice("network", self.network, NETWORKS)
+
+    def drawn(self, x: Tensor) -> tuple[NetworkSelection, Tensor]:
+        """As that of a sort: the method without noise, of which it has none, and x."""
+        return self, x
 
     def network_of(self, n: int, k: int) -> tuple[Network, Network]:
         """The network that selects k of n, and the same backwards.
@@ -165,10 +137,6 @@ class NetworkSelection(Selection):
                 f"got k = {k} and n = {n}"
             )
         return ready(wires), ready(backwards(wires))
-
-    def select(self, x: Tensor, k: int) -> Selecting:
-        """Select the k largest of x [..., n]."""
-        return _ByNetwork(self, x, k)
 
 
 @constant
@@ -234,44 +202,13 @@ class _ByNetwork(Selecting):
 # ---------------------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True)
-class SortSelection(Selection):
+class _BySort(Selecting):
     """The first rows of a soft sort of `gendr.sorting`, largest first.
 
     NeuralSort and SoftSort compute these k rows only; the others all n. Without a permutation
     matrix ("permutahedron") there are values only.
-
-    Args:
-        sort: the method; its steepness counts.
-
-    Raises:
-        TypeError: `sort` is no method of `gendr.sorting`.
     """
 
-    sort: Sort = field(default_factory=sorting.get)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.sort, Sort):
-            raise TypeError(f"sort must be a Sort of gendr.sorting, got {self.sort!r}")
-        object.__setattr__(self, "steepness", self.sort.steepness)
-
-    @property
-    def has_attribution(self) -> bool:
-        """Whether the sort has a permutation matrix."""
-        return isinstance(self.sort, PermutationSort)
-
-    def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
-        """The method without noise, and x with one sample of the noise."""
-        sort, keys = self.sort.drawn(x)
-        return self if sort is self.sort else replace(self, sort=sort), keys
-
-    def select(self, x: Tensor, k: int) -> Selecting:
-        """Select the k largest of x [..., n]."""
-        return _BySort(self.sort, x, k)
-
-
-class _BySort(Selecting):
     def __init__(self, sort: Sort, x: Tensor, k: int) -> None:
         self.sort, self.x, self.k = sort, x, k
 
@@ -304,6 +241,11 @@ class _BySort(Selecting):
 # ---------------------------------------------------------------------------------------------
 
 
+def select(method: Selection, x: Tensor, k: int) -> Selecting:
+    """Select the k largest of x [..., n]."""
+    return _BySort(method, x, k) if isinstance(method, Sort) else _ByNetwork(method, x, k)
+
+
 def names() -> tuple[str, ...]:
     """The names of all methods."""
     return (*NETWORKS, *SORTS)
@@ -324,19 +266,17 @@ def get(name: Method = "splitter", /, **options: Any) -> Selection:
         TypeError: the method has no such setting, or a setting is of the wrong type.
         ValueError: there is no such method, or a setting is out of range.
     """
-    if isinstance(name, Selection) and not options:
-        return name
-    if isinstance(name, SortSelection):
-        name = name.sort
     if isinstance(name, Sort):
-        return SortSelection(sort=sorting.get(name, **options))
-    if not isinstance(name, (str, Selection)):
+        return sorting.get(name, **options)
+    if isinstance(name, NetworkSelection):
+        own = named_settings(name, NetworkSelection, options) if options else {}
+        return replace(name, **own) if own else name
+    if not isinstance(name, str):
         raise TypeError(
-            f"a method is a name, a Selection or a Sort of gendr.sorting, got {type(name).__name__}"
+            "a method is a name, a NetworkSelection or a Sort of gendr.sorting, got "
+            f"{type(name).__name__}"
         )
-    if isinstance(name, str) and check_choice("method", name, names()) in SORTS:
-        return SortSelection(sort=sorting.get(name, **options))
-    if isinstance(name, str):
-        own = named_settings(name, NetworkSelection, options, without=("network",))
-        return NetworkSelection(network=name, **own)
-    return replace(name, **named_settings(name, NetworkSelection, options))
+    if check_choice("method", name, names()) in SORTS:
+        return sorting.get(name, **options)
+    own = named_settings(name, NetworkSelection, options, without=("network",))
+    return NetworkSelection(network=name, **own)

@@ -20,12 +20,6 @@ def test_the_names_are_the_table():
     )
 
 
-def test_old_names_stand_for_the_new_ones():
-    assert distributions.Law is distributions.StandardDistribution  # old names
-    assert distributions.laws is distributions.standard_distributions  # old names
-    assert get("levy").centred().law == get("levy").centred().base  # old names
-
-
 @for_each(cls=distributions.standard_distributions().values())
 def test_every_distribution_describes_itself(cls):
     assert cls.formula

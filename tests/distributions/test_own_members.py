@@ -160,8 +160,7 @@ def check(*members):
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_in_one_file(kind, written):
     both = [("First", "first", 1.0), ("Second", "second", 4.0)]
-    new, old = (source(kind, *args, own=True) for args in both)
-    told = written("told", new, old.replace("kernel_functions", "bodies"))  # the old name
+    told = written("told", *(source(kind, *args, own=True) for args in both))
     check(told.First(), told.Second())
     untold = written("untold", *(source(kind, *args) for args in both))
     for cls in (untold.First, untold.Second):

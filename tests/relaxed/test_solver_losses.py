@@ -482,6 +482,11 @@ def test_bad_input():
         (lambda: SPOPlusLoss(lambda c: c[:2], minimize=True)(x, costs), ValueError, "its costs"),
         (lambda: SolutionRankingLoss(solver, order="best"), ValueError, "listwise"),
         (lambda: SolutionRankingLoss(solver, scale=0.0), ValueError, "scale"),
+        (
+            lambda: ContrastiveLoss(SolutionCache(solver, minimize=True), refresh=0.5),
+            TypeError,
+            "has its settings already, got refresh",
+        ),
         (lambda: ImplicitMLE(0, minimize=True), ValueError, "samples"),
         (lambda: StraightThrough(minimize=True, projection="sum"), ValueError, "standard"),
         (lambda: regret(x, costs, solver, reduction="max"), ValueError, "normalized"),

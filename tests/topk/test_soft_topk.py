@@ -7,7 +7,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from gendr import sorting
 from gendr.distributions import standard_distributions
 from gendr.sorting import Network, permutation
-from gendr.topk import NetworkSelection, SoftTopK, SortSelection, get, names, network, soft_topk
+from gendr.topk import NetworkSelection, SoftTopK, get, names, network, soft_topk
 from support.backends import BACKENDS, place
 from support.cases import for_each
 from support.lists import MASK, assert_of_lists, poisoned
@@ -26,7 +26,7 @@ def test_all_methods_are_known():
     assert set(names()) == {*NETWORKS, "neuralsort", "softsort", "sinkhorn", "permutahedron"}
     assert set(names()) - {*NETWORKS} <= {*sorting.names()}
     for name in names():
-        assert isinstance(get(name), NetworkSelection if name in NETWORKS else SortSelection)
+        assert isinstance(get(name), NetworkSelection if name in NETWORKS else sorting.Sort)
 
 
 def test_the_hard_limit_is_that_of_torch():
@@ -157,7 +157,7 @@ def test_bad_input():
         ((torch.zeros(5), 1.5), {}, TypeError, "k must be an int, got float"),
         ((torch.tensor([0.0, torch.nan]), 1), {}, ValueError, "x must be finite"),
         ((torch.zeros(5), 2, "spliter"), {}, ValueError, "unknown method 'spliter'"),
-        ((torch.zeros(5), 2, 3), {}, TypeError, "a method is a name, a Selection or a Sort"),
+        ((torch.zeros(5), 2, 3), {}, TypeError, "a method is a name, a NetworkSelection or a Sort"),
         ((torch.zeros(5), 2), {"dist": "levy"}, ValueError, "a comparator needs a symmetric"),
         ((torch.zeros(5), 2), {"dits": "levy"}, TypeError, "no setting .dits.; it has: art, back"),
         ((torch.zeros(5), 2), {"name": "levy"}, TypeError, "no setting .name.; it has: art, back"),
@@ -213,7 +213,7 @@ def test_absent_values_are_not_selected(method, largest):
         )
 
     parts = {"values": "k"}
-    if method.has_attribution:
+    if isinstance(method, (NetworkSelection, sorting.PermutationSort)):
         parts |= {"attribution": "kn", "payload": "kc"}
     for part, dims in parts.items():
         assert_of_lists(

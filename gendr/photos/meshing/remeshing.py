@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._common.checks import check_count, check_number
-from gendr._common.names import renamed
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import crumbs, cut_faces
 from gendr.photos.meshing.libigl import libigl
@@ -46,8 +45,6 @@ class Remeshed:
         """Values [V, C] of the old vertices, interpolated at the new ones."""
         taken = values.index_select(0, self.corners.reshape(-1)).reshape(-1, 3, values.shape[-1])
         return (self.weights.to(values)[..., None] * taken).sum(1)
-
-    carried = renamed("interpolated")  # the old name
 
 
 def remesh(

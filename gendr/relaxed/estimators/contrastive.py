@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import Reduction, check_choice, check_number
-from gendr._common.evaluations import Parallel
 from gendr._common.tracing import breaking_graphs, in_single, matmul
 from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
@@ -49,18 +48,13 @@ class _CacheLoss(SolverLoss):
         solver: Callable[[Any], Any],
         *,
         minimize: bool | None = None,
-        refresh: float = 0.05,
         reduction: Reduction = "mean",
-        batched: bool = False,
-        workers: int = 1,
-        parallel: Parallel = "threads",
-        seed: int = 0,
+        **settings: Any,
     ) -> None:
         if not isinstance(solver, SolutionCache):
-            solver = SolutionCache(
-                solver, minimize=minimize, refresh=refresh, batched=batched, workers=workers,
-                parallel=parallel, seed=seed,
-            )  # fmt: skip
+            solver = SolutionCache(solver, minimize=minimize, **settings)
+        elif settings:
+            raise TypeError(f"a SolutionCache has its settings already, got {', '.join(settings)}")
         super().__init__(solver, minimize=minimize, reduction=reduction)
         self.cache = solver
 
@@ -90,7 +84,7 @@ class ContrastiveLoss(_CacheLoss):
     them pays.
 
     Args:
-        solver: as in `SolverLoss`, or a `SolutionCache`, whose own settings then hold.
+        solver: as in `SolverLoss`, or a `SolutionCache`, which has its settings.
         hardest: the best of the cache in place of the mean: the maximum a posteriori.
         refresh: the probability that a batch is solved, and its solutions learnt.
         seed: of the decisions to solve.
@@ -136,7 +130,7 @@ class SolutionRankingLoss(_CacheLoss):
     One known solution alone ranks nothing: give those of the training set, here or by `cache.add`.
 
     Args:
-        solver: as in `SolverLoss`, or a `SolutionCache`, whose own settings then hold.
+        solver: as in `SolverLoss`, or a `SolutionCache`, which has its settings.
         order: what is compared: "pointwise", "pairwise" or "listwise".
         scale: of the listwise softmax, in units of the objective, > 0.
         margin: of the pairwise loss, in the same units, >= 0.

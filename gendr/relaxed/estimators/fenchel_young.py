@@ -17,8 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gendr._common.checks import Reduction, check_count, check_number
-from gendr._common.evaluations import Parallel
+from gendr._common.checks import check_count, check_number
 from gendr._common.tracing import in_single, matmul
 from gendr._common.words import worded
 from gendr.distributions import as_distribution
@@ -45,12 +44,10 @@ class FenchelYoungLoss(SolverLoss):
 
     Args:
         solver: takes the costs of one problem, an array, and returns a solution of their shape.
-        minimize: the solver minimises <x, w>; else it maximises.
         samples: of the noise, for each input.
         scale: of the noise, in units of the costs.
         dist: its distribution; any that can be sampled.
-        reduction: "mean" or "sum" over the batch, or "none".
-        batched, workers, parallel, seed: as in `SolverLoss`.
+        minimize, reduction, batched, workers, parallel, seed: as in `SolverLoss`.
 
     Attributes:
         report: of the last forward pass, which computes the gradient too.
@@ -60,20 +57,12 @@ class FenchelYoungLoss(SolverLoss):
         self,
         solver: Callable[[Any], Any],
         *,
-        minimize: bool | None = None,
         samples: int = 10,
         scale: float = 1.0,
         dist: DistributionLike = "gaussian",
-        reduction: Reduction = "mean",
-        batched: bool = False,
-        workers: int = 1,
-        parallel: Parallel = "threads",
-        seed: int | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__(
-            solver, minimize=minimize, reduction=reduction, batched=batched, workers=workers,
-            parallel=parallel, seed=seed,
-        )  # fmt: skip
+        super().__init__(solver, **settings)
         self.samples = check_count("samples", samples)
         self.scale = check_number("scale", scale, above=0)
         self.dist = as_distribution(dist)

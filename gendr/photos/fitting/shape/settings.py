@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gendr._common.names import renamed
 from gendr.jobs.defaults import SHAPE
 from gendr.jobs.settings import Range, check_settings
 
@@ -102,8 +101,6 @@ class FitSettings:
             )
         self.scales((64, 64))
         _ = self.conorm
-
-    law = renamed("distribution")  # the old name
 
     @property
     def distribution(self) -> Distribution:

@@ -110,7 +110,7 @@ class Losses:
             numbers = *given, *by, float(method.steepness), LEAST
             run(loss_kernels.losses, groups, *numbers, *scratch, *results, **shared)
         else:
-            numbers = *given, method.sort.form, float(method.steepness), LEAST
+            numbers = *given, method.form, float(method.steepness), LEAST
             run(loss_kernels.row_losses, groups, *numbers, *results, **shared)
         if wrong.any():
             valid = torch.where(labels == loss.ignore_index, 0, labels)
