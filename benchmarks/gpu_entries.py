@@ -383,19 +383,20 @@ def optimisers(device: Device) -> list[Tensor]:
         NewtonLoss,
         NewtonStep,
         SoftmaxCrossEntropy,
+        SplitOptimizer,
         SplitPoint,
         UniformAdam,
-        split_step,
     )
 
     torch.manual_seed(0)
     middle = SplitPoint(NewtonStep("fisher"))
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), middle, nn.Linear(8, 3)).to(device)
     adam = torch.optim.Adam(model.parameters())
+    split = SplitOptimizer(adam, NewtonStep("hessian"))
     x, labels = torch.randn(6, 4).to(device), torch.arange(6, device=device) % 3
-    value = split_step(model(x), SoftmaxCrossEntropy(), labels, step=NewtonStep("hessian"))
-    value.backward()
-    adam.step()
+    split.zero_grad()
+    value = split.backward(model(x), SoftmaxCrossEntropy(), labels)
+    split.step()
     parameter = nn.Parameter(torch.ones(3, 3, device=device))
     loss = NewtonLoss(SoftmaxCrossEntropy(), "hessian")(parameter, labels[:3])
     loss.backward()

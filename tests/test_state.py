@@ -250,7 +250,10 @@ def test_optimisers_are_copied_pickled_and_loaded():
     def adam(net):
         return optim.UniformAdam(net.parameters(), lr=0.1)
 
-    makes = {optim.UniformAdam: adam}
+    makes = {
+        optim.UniformAdam: adam,
+        optim.SplitOptimizer: lambda net: optim.SplitOptimizer(adam(net), optim.GradientStep()),
+    }
     # The last holds a mesh of its own: tests/photos/fitting/test_remeshing.py.
     assert all_of(torch.optim.Optimizer) == {*makes, gendr.RemeshingAdam}
     x, target = torch.rand(5, 3), torch.rand(5, 2)

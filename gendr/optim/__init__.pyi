@@ -8,6 +8,7 @@ from gendr.optim.curvature import Second as Second
 from gendr.optim.curvature import derivatives as derivatives
 from gendr.optim.newton import NewtonLoss as NewtonLoss
 from gendr.optim.resgro import RESGRO as RESGRO
+from gendr.optim.split import SplitOptimizer as SplitOptimizer
 from gendr.optim.split import SplitPoint as SplitPoint
 from gendr.optim.split import split_step as split_step
 from gendr.optim.steps import Curvature as Curvature

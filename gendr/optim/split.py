@@ -8,6 +8,8 @@ by whatever suits the loss; and from the parameters to better ones, by an ordina
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -136,3 +138,101 @@ class _Split(torch.autograd.Function):
         count = len(grad)
         each = grad.reshape(count, -1) * count  # of the loss of each sample, not of their mean
         return -ctx.step.of_gradient(each).reshape(grad.shape) / count, None
+
+
+class SplitOptimizer(torch.optim.Optimizer):
+    """Any optimiser of torch, with another step for the loss.
+
+    Two lines of a training change:
+
+    >>> optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
+    >>> ...
+    >>> optimizer.zero_grad()
+    >>> loss = optimizer.backward(model(x), criterion, y)    # in the place of loss.backward()
+    >>> optimizer.step()
+
+    All else, its state, its groups and schedules of its rate, is that of the optimiser inside.
+
+    Args:
+        optimizer: of the parameters.
+        step: of the outputs.
+        scaler: of gradients in mixed precision, if there is one: `backward` scales by it, and
+            `scaler.step(optimizer)` and `scaler.update()` stay yours.
+
+    Raises:
+        TypeError: if there is no optimiser of torch, or no step.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        step: Step,
+        *,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"an optimiser of torch is needed, got {type(optimizer).__name__}")
+        _checked_step(step)
+        # The attributes of an optimiser, among them the hooks, are those of the one inside; but for
+        # the `step` that a schedule of it has put there.
+        self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
+        self.optimizer, self.output_step, self.scaler = optimizer, step, scaler
+
+    @in_single
+    def backward(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Tensor:
+        """Add the gradients of the second stage to the parameters.
+
+        Args:
+            output: [N, *event] of the network, with a gradient.
+            loss: see `split_step`.
+            *args: passed on to the loss.
+            **kwargs: passed on to the loss.
+
+        Returns:
+            The mean of the loss itself, without a gradient.
+        """
+        y = checked_output(output)
+        checked_loss(loss)
+        target = self.output_step(y, loss, *args, **kwargs)
+        loss_of_output = distance_to(target.z, y)
+        if self.scaler is not None:
+            loss_of_output = self.scaler.scale(loss_of_output)
+        loss_of_output.backward()
+        return target.values.mean()
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One step of the optimiser inside."""
+        # A scaler tells fused optimisers, which undo the scale themselves, by these attributes.
+        given = [name for name in ("grad_scale", "found_inf") if name in self.__dict__]
+        for name in given:
+            setattr(self.optimizer, name, self.__dict__[name])
+        try:
+            return self.optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+        finally:
+            for name in given:
+                delattr(self.optimizer, name)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+        self.optimizer.zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the optimiser inside; a step has none."""
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load the state of the optimiser inside."""
+        self.optimizer.load_state_dict(state_dict)
+        self.__dict__.update(state=self.optimizer.state, param_groups=self.optimizer.param_groups)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters to the optimiser inside."""
+        self.optimizer.add_param_group(param_group)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What copies and pickles are made of; that of an optimiser keeps its groups alone."""
+        return partial(type(self), scaler=self.scaler), (self.optimizer, self.output_step)
+
+    def __repr__(self) -> str:
+        """The optimiser and the step."""
+        return f"SplitOptimizer({self.optimizer!r}, {self.output_step!r})"

@@ -1,4 +1,7 @@
-"""The split step: theorems of the thesis, cuts of a network, bad input."""
+"""The split step: theorems of the thesis, cuts of a network, any optimiser, mixed precision."""
+
+import copy
+import pickle
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ from gendr.optim import (
     NewtonStep,
     OptimizerStep,
     SoftmaxCrossEntropy,
+    SplitOptimizer,
     SplitPoint,
     split_step,
 )
@@ -115,12 +119,78 @@ def test_steps_of_an_optimizer_leave_the_loss_alone():
             torch.testing.assert_close(found.z, expected.z)
 
 
+@for_each(kind=[torch.optim.SGD, torch.optim.Adam])
+def test_optimizer_with_a_step(kind):
+    """Two lines change; with the step of plain training nothing else does."""
+    x, t = data()
+    plain, split = network(), network()
+    a = kind(plain.parameters(), lr=0.1)
+    b = SplitOptimizer(kind(split.parameters(), lr=0.1), GradientStep())
+    schedules = [torch.optim.lr_scheduler.StepLR(each, 2, 0.1) for each in (a, b)]
+    for _ in range(4):
+        a.zero_grad()
+        expected = SoftmaxCrossEntropy()(plain(x), t).mean()
+        expected.backward()
+        a.step()
+        b.zero_grad()
+        found = b.backward(split(x), SoftmaxCrossEntropy(), t)
+        b.step()
+        torch.testing.assert_close(found, expected.detach())
+        for each in schedules:
+            each.step()
+    for p, q in zip(plain.parameters(), split.parameters(), strict=True):
+        torch.testing.assert_close(q, p)
+    assert b.param_groups[0]["lr"] == a.param_groups[0]["lr"] == pytest.approx(0.001)
+
+
+def test_state_and_copies_of_the_optimizer():
+    """Copied with its network, as averages and restarts do, it trains the copy."""
+    x, t = data()
+    model = network()
+    calls = []
+    optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    optimizer.step()
+    other = copy.deepcopy(model)
+    again = SplitOptimizer(torch.optim.Adam(other.parameters()), NewtonStep("fisher"))
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    pairs = [
+        (model, optimizer),
+        (other, again),
+        copy.deepcopy((model, optimizer)),
+        pickle.loads(pickle.dumps((model, optimizer))),
+    ]
+    for m, o in pairs:
+        o.zero_grad()
+        o.backward(m(x), SoftmaxCrossEntropy(), t)
+        o.register_step_post_hook(lambda *_: calls.append(1))
+        o.step()
+        for p, q in zip(model.parameters(), m.parameters(), strict=True):
+            torch.testing.assert_close(q, p)
+            assert m is model or q is not p
+    assert len(calls) == 4
+    assert "Adam" in repr(optimizer)
+    assert "fisher" in repr(optimizer)
+    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    assert len(optimizer.param_groups) == 2
+
+
 @for_each(
     "run, error, message",
     [
         (lambda y: SplitPoint(NewtonStep("hessian")), ValueError, "'hessian' needs the loss"),
         (lambda y: SplitPoint(OptimizerStep(torch.optim.SGD)), TypeError, "needs GradientStep"),
         (lambda y: SplitPoint(GradientStep), TypeError, r"needs GradientStep\(\) .*, got <class"),
+        (
+            lambda y: SplitOptimizer(network(), GradientStep()),
+            TypeError,
+            "an optimiser of torch is needed",
+        ),
+        (
+            lambda y: SplitOptimizer(torch.optim.SGD(network().parameters()), "fisher"),
+            TypeError,
+            "a step such as",
+        ),
         (
             lambda y: split_step(y, SoftmaxCrossEntropy(), step=NewtonStep),
             TypeError,
@@ -145,3 +215,41 @@ def test_steps_of_an_optimizer_leave_the_loss_alone():
 def test_bad_input(run, error, message):
     with pytest.raises(error, match=message):
         run(network()(data()[0]))
+
+
+@for_each(fused=[False, True])
+def test_scaled_gradients(fused):
+    """With a scaler of mixed precision the step is the same as without; fused ones unscale."""
+    x, t = data()
+    steps = []
+    for scaled in (False, True):
+        model = network()
+        scaler = torch.amp.GradScaler("cpu") if scaled else None
+        sgd = torch.optim.SGD(model.parameters(), 0.1, fused=fused)
+        torch.optim.lr_scheduler.StepLR(sgd, 2)
+        optimizer = SplitOptimizer(sgd, NewtonStep("fisher"), scaler=scaler)
+        optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+        steps.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(steps[1], steps[0])
+
+
+def test_steps_with_infinite_gradients_are_left_out():
+    x, t = data()
+    model = network()
+    before = [p.detach().clone() for p in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu")
+    sgd = torch.optim.SGD(model.parameters(), 0.1, fused=True)
+    optimizer = SplitOptimizer(sgd, GradientStep(), scaler=scaler)
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    assert model[0].weight.grad is not None
+    model[0].weight.grad[0, 0] = torch.inf
+    scaler.step(optimizer)
+    scaler.update()
+    for p, q in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(p.detach(), q, rtol=0, atol=0)
+    assert not hasattr(sgd, "found_inf")
