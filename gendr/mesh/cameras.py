@@ -590,6 +590,25 @@ class Camera:
     # -- constructors and other conventions ---------------------------------------------------
 
     @staticmethod
+    def from_fov(
+        fov: Any, *, rotation: Any = None, translation: Any = None, principal: Any = 0.0
+    ) -> Camera:
+        """Perspective cameras from their field of view: `Camera(fov=…)` with the angle first.
+
+        Args:
+            fov: The full angle across the shorter image side in degrees, in (0, 180), one number
+                or [B].
+            rotation: As for `Camera`.
+            translation: As for `Camera`.
+            principal: As for `Camera`.
+
+        Raises:
+            ValueError: As for `Camera`.
+            TypeError: As for `Camera`.
+        """
+        return Camera(rotation, translation, principal=principal, fov=fov)
+
+    @staticmethod
     def from_intrinsics(
         K: Any = None,
         image_size: int | Sequence[int] | None = None,

@@ -69,7 +69,9 @@ def test_look_at_follows_the_written_frame(elevation, azimuth):
 def test_a_camera_from_its_fov_or_its_tensors_is_the_same():
     camera = look_at(3.0, 20.0, [10.0, 50.0], fov=[30.0, 60.0], dtype=F64)
     fov, principal = double([30.0, 60.0]), double([[0.1, 0.2]])
-    again = Camera(camera.rotation, camera.translation, principal=principal, fov=fov)
+    again = Camera.from_fov(
+        fov, rotation=camera.rotation, translation=camera.translation, principal=principal
+    )
     expected = camera.rotation, camera.translation, camera.focal, principal.expand(2, 2)
     for got, want in zip(again.tensors(), expected, strict=True):
         torch.testing.assert_close(got, want)
