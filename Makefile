@@ -74,9 +74,9 @@ dist: $(STAMP)
 # All that the targets need, so that several may run at a time.
 installed: $(SITE)
 
-# uv unpacks the rest at once, in a third of pip's processor time; it does not know the mirrors of
-# pip's settings, so pip does what it cannot. While it comes, PyTorch is compiled to bytecode, which
-# the first process would wait for.
+# uv fetches and unpacks the rest at once; it does not know the mirrors of pip's settings, so pip
+# does what it cannot. While it comes, PyTorch is compiled to bytecode, which the first process
+# would wait for.
 define set_up
 	@test -x $(BIN)/python || echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
