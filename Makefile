@@ -74,14 +74,18 @@ dist: $(STAMP)
 # All that the targets need, so that several may run at a time.
 installed: $(SITE)
 
-# While the rest comes, PyTorch is compiled to bytecode, which the first process would wait for.
+# uv fetches and unpacks the rest at once; it does not know the mirrors of pip's settings, so pip
+# does what it cannot. While it comes, PyTorch is compiled to bytecode, which the first process
+# would wait for.
 define set_up
 	@test -x $(BIN)/python || echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "1 of 2: PyTorch, the largest download"
-	@$(PIP) "torch==2.13.0"
+	@$(PIP) "torch==2.13.0" uv
 	@echo "2 of 2: gendr from this folder, and what it uses"
-	@$(BIN)/python -c "import torch._dynamo" 2>/dev/null & $(PIP) $(EDITABLE) ".[$(1)]"
+	@$(BIN)/python -c "import torch._dynamo" 2>/dev/null & \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(EDITABLE) ".[$(1)]" \
+	|| $(PIP) $(EDITABLE) ".[$(1)]"
 endef
 
 $(STAMP): pyproject.toml constraints.txt

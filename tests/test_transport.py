@@ -211,6 +211,7 @@ def test_bad_input_is_refused_and_what_is_not_reached_is_said():
     assert sinkhorn(torch.rand(0, 3, 2)).plan.shape == (0, 3, 2)
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # of the compiler itself
 def test_graphs_break_at_the_search():

@@ -300,20 +300,6 @@ def test_sinkhorn_of_pot():
 
 
 @pytest.mark.every
-@pytest.mark.filterwarnings("ignore")
-def test_orientations_of_difftopk():
-    difftopk = pytest.importorskip("difftopk")
-    x = torch.tensor([[1.0, 4.0, 2.0, 3.0]])
-    rising = x.sort(-1).values
-    neural, soft = (kind(tau=0.02)(x)[0] for kind in (difftopk.NeuralSort, difftopk.SoftSort))
-    torch.testing.assert_close(x @ neural, rising, atol=1e-3, rtol=0)
-    torch.testing.assert_close(x @ soft.T, rising.flip(-1), atol=1e-3, rtol=0)
-    for method in ("neuralsort", "softsort", "odd_even"):
-        ours = gendr.sorting.permutation(x, method, steepness=1e3)
-        torch.testing.assert_close(x @ ours[0].T, rising, atol=1e-2, rtol=0)
-
-
-@pytest.mark.every
 def test_concave_polygons_of_trimesh(tmp_path):
     """By the shoelace formula the area is 5.25."""
     import trimesh

@@ -140,6 +140,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda a, b: soft_dtw(a, b, 0.7, normalize=True), (a, b))
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 def test_the_alignment_is_one_graph():
     a, b = (x.requires_grad_() for x in pair(3, 4))

@@ -41,21 +41,3 @@ def test_coverage_of_dib_r_and_the_scale_of_the_published_gudermannian():
     dist, x, theirs = gendr.distributions.get("hyperbolic_secant"), torch.linspace(-2, 2, 9), 0.3
     published = 2 / math.pi * torch.atan(torch.exp(x / theirs))
     assert torch.allclose(dist(x, theirs * math.pi / 2), published, atol=1e-6)
-
-
-def test_cameras_of_pytorch3d_are_those_of_look_at():
-    distance, elevation, azimuth = 2.7, 20.0, 35.0
-    e, a = math.radians(elevation), math.radians(azimuth)
-    eye = torch.tensor([math.cos(e) * math.sin(a), math.sin(e), math.cos(e) * math.cos(a)])
-    eye = eye * distance
-    ahead = -eye / distance
-    left = torch.linalg.cross(torch.tensor([0.0, 1.0, 0.0]), ahead)
-    left = left / left.norm()
-    # As look_at_view_transform.
-    R = torch.stack([left, torch.linalg.cross(ahead, left), ahead], dim=1)
-    T = -eye @ R
-    theirs = gendr.Camera.from_pytorch3d(R, T, 1 / math.tan(math.radians(60) / 2))
-    ours = gendr.look_at(distance, elevation, 180 - azimuth, fov=60)
-    assert torch.allclose(theirs.rotation, ours.rotation, atol=1e-6)
-    assert torch.allclose(theirs.translation, ours.translation, atol=1e-6)
-    assert torch.allclose(theirs.focal, ours.focal)

@@ -239,6 +239,7 @@ def test_a_name_stays_in_a_graph(method):
     torch.testing.assert_close(graph(x), soft_sort(x, method, steepness=7.25))
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants of a trace

@@ -1,4 +1,4 @@
-"""Monotonicity and errors against Table 3.1, against exact tails, and against the swaps."""
+"""Monotonicity and errors against Table 3.1 and against exact tails."""
 
 import functools
 import itertools
@@ -99,58 +99,6 @@ def test_bounds_against_scipy_and_monotonic_are_tails_no_lighter_than_1_over_x(d
         # SciPy stops at 1e9, where the heaviest tails are 1e-9 short of their limit.
         assert error_bound(dist) == pytest.approx(slope**power * expected, rel=3e-9), dist
         assert error_bound(dist, 3.0) == pytest.approx(3**power * expected, rel=3e-9), dist
-
-
-# -- the swaps themselves
-
-PAIRS = 20_000
-
-
-def pairs():
-    """a and b with differences of all sizes from 1e-4 to 1e5, both signs."""
-    rng = np.random.default_rng(3)
-    difference = 10 ** rng.uniform(-4, 5, PAIRS) * rng.choice([-1, 1], PAIRS)
-    a = rng.normal(size=PAIRS)
-    return torch.tensor(a), torch.tensor(a + difference)
-
-
-def swap(dist, a, b, scale):
-    """(3.5) and (3.6) of the thesis."""
-    keep, exchange = dist(b - a, scale), dist(a - b, scale)
-    return a * keep + b * exchange, a * exchange + b * keep
-
-
-def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic(drawn):
-    for name in drawn(SYMMETRIC, 3):
-        a, b = (v.requires_grad_() for v in pairs())
-        dist = distributions.get(name)
-        slopes = [
-            slope
-            for output in swap(dist, a, b, 0.5)
-            for slope in torch.autograd.grad(output.sum(), (a, b), retain_graph=True)
-        ]
-        steepest_fall = min(float(slope.min()) for slope in slopes)
-        if is_monotonic(dist):
-            assert steepest_fall >= -1e-12
-        else:
-            assert steepest_fall < -0.01
-
-
-def test_the_error_of_a_swap_reaches_its_bound_within_a_percent(drawn):
-    for name, transform in drawn(itertools.product(SYMMETRIC, TRANSFORMS), 10):
-        dist = TRANSFORMS[transform][0](distributions.get(name))
-        a, b = pairs()
-        smaller, larger = swap(dist, a, b, 0.5)
-        error = torch.maximum(
-            (smaller - torch.minimum(a, b)).abs(), (larger - torch.maximum(a, b)).abs()
-        )
-        bound = error_bound(dist, 0.5)
-        if bound == math.inf:
-            # It grows with the difference, without an end.
-            difference = (a - b).abs()
-            assert error[difference > 1e4].max() > 2 * error[difference < 1e3].max()
-        else:
-            assert 0.99 * bound <= float(error.max()) <= bound * (1 + 1e-9) + 1e-10
 
 
 # -- CDFs of the user's

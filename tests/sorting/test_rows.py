@@ -93,26 +93,6 @@ def test_the_formulas_of_the_papers_and_their_gradients_also_at_ties():
                     np.testing.assert_allclose(grad, want, rtol=1e-7, atol=1e-9)
 
 
-def test_two_inputs_are_a_logistic_network_and_rows_are_densities():
-    a, b, steepness = 0.4, 1.1, 3.0
-    keep = 1 / (1 + math.exp(-steepness * (b - a)))
-    want = torch.tensor([[keep, 1 - keep], [1 - keep, keep]])
-    for sort in (get("neuralsort", steepness=steepness), get("softsort", steepness=steepness)):
-        torch.testing.assert_close(sort.permutation(torch.tensor([a, b])), want)
-    for power, density in (
-        (1.0, torch.distributions.Laplace(0.0, 0.5)),
-        (2.0, torch.distributions.Normal(0.0, 0.5)),
-    ):
-        # exp(-s d) has scale 1 / s, exp(-s d^2) variance 1 / (2 s): s = 2 for 1/2 of both.
-        x = torch.randn(3, 9)
-        weights = density.log_prob(x.sort(-1).values[..., :, None] - x[..., None, :]).exp()
-        want = weights / weights.sum(-1, keepdim=True)
-        torch.testing.assert_close(get("softsort", steepness=2.0, power=power).permutation(x), want)
-    x = 0.2 * torch.arange(12, dtype=torch.float64)  # variance: step / (2 steepness)
-    want = (-(x[:, None] - x).square() / (0.2 / 5.0)).softmax(-1)
-    torch.testing.assert_close(get("neuralsort", steepness=5.0).permutation(x), want)
-
-
 # -- kernels
 
 
@@ -292,16 +272,6 @@ def test_plain_torch_in_float32():
         assert torch.equal(p, torch.nn.functional.one_hot(x.argsort(-1), 70).float())
         grads = torch.autograd.grad(p, (x, steepness), torch.randn_like(p))
         assert all(t.isfinite().all() for t in grads)
-
-
-def test_shifts_do_not_matter_and_stretches_do():
-    for sort in SORTS:
-        x = torch.randn(2, 7, dtype=torch.float64)
-        p = matrix(sort, x, 2.0)
-        torch.testing.assert_close(matrix(sort, x + 1000, 2.0), p, rtol=0, atol=1e-9)
-        power = sort.power if sort.name == "softsort" else 1.0
-        torch.testing.assert_close(matrix(sort, 4 * x, 2.0 / 4**power), p)
-        torch.testing.assert_close(matrix(sort, -x, 2.0).flip(-2), p)
 
 
 # -- noise
