@@ -247,3 +247,18 @@ def test_every_finding_is_on_the_pages():
     named = re.findall(r"(?:\]\(|`findings/)(\w+\.sh)", guesses + page)
     assert {*named} == {path.name for path in ROOT.glob("findings/*.sh")}
     assert "not run |" not in guesses
+
+
+def test_no_text_installs_the_package_of_that_name_on_the_index():
+    """It is another package: the extras of this one are installed from the repository."""
+    named = re.compile(r"pip3? install (?:-\S+ )*\W{0,2}gendr\b")
+    tests = [p for x in ("tests", "experiments/tests") for p in (ROOT / x).rglob("test_*.py")]
+    sources = [*(ROOT / "gendr").rglob("*.py"), *WRITERS, *tests]
+    texts = [*PAGES, *ROOT.glob("docs/examples/*.ipynb"), ROOT / "pyproject.toml", *sources]
+    for path in texts:
+        # What a line break or the end of a string parts belongs together.
+        text = re.sub(r"\\?[\"']?,?\s*\n\s*f?[\"']?", " ", path.read_text(encoding="utf-8"))
+        found = named.search(re.sub(r"\s+", " ", text))
+        assert found is None, f"{path.relative_to(ROOT)}: {found and found[0]}"
+    assert named.search("pip install 'GENDR[docs]'".lower())
+    assert not named.search("pip install '.[docs]'")

@@ -88,6 +88,15 @@ def test_suggestion_keeps_area_and_gradient(name, n):
     assert 0.7 < float(slope / ((exact[2] - exact[0]) / (2 * step))) < 1.4
 
 
+def test_ten_times_the_suggestion_inflates_and_a_finer_mesh_more():
+    scale = 10 * suggest_scale(sphere(2), CAMERA, SIZE, "logistic")
+    ratios = []
+    for n in (2, 3):
+        alpha = gendr.Renderer(SIZE, "logistic", scale=scale)(sphere(n), CAMERA).alpha
+        ratios.append(float(alpha.sum() * (2 / SIZE) ** 2 / exact_area(sphere(n)).sum()))
+    assert 1.4 < ratios[0] < ratios[1] - 0.1
+
+
 def test_finer_meshes_get_smaller_scales_between_the_bounds_of_the_pixel():
     lengths = [suggest_scale(sphere(n), CAMERA, SIZE, "logistic") for n in (0, 1, 2, 3, 4)]
     assert lengths == sorted(lengths, reverse=True)
