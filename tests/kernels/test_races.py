@@ -30,10 +30,53 @@ def reversing(x, out, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def again(x, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    """Every lane stores what it has loaded, and loads what it has itself stored."""
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i) + 1.0)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(x + i, tl.load(x + i) + 1.0)
+
+
+@triton.jit
+def shifting(x, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    """Every lane stores where another has loaded."""
+    i = tl.arange(0, BLOCK)
+    found = tl.load(x + i + 1)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(x + i, found)
+
+
+@triton.jit
+def scalar(x, out, BARRIER: tl.constexpr):
+    """One thread stores what all load."""
+    tl.store(out, tl.load(x))
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(out + 1, tl.load(out))
+
+
+@triton.jit
+def colliding(out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Lanes store side by side, or if WIDTH is smaller in one place."""
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i % WIDTH, i.to(tl.float32))
+
+
+@triton.jit
 def spreading(out, STEP: tl.constexpr, BLOCK: tl.constexpr):
     """Programs store STEP apart."""
     i = tl.program_id(0) * STEP + tl.arange(0, BLOCK)
     tl.store(out + i, i.to(tl.float32))
+
+
+@triton.jit
+def neighbours(x, out, BLOCK: tl.constexpr):
+    """Programs load what the next one stores, if x is out."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i + BLOCK))
 
 
 @triton.jit
@@ -85,6 +128,14 @@ def test_what_a_gpu_would_leave_to_chance_is_reported():
         (reversing, 1, (x, out), {"BARRIER": True, **wide}, {"BARRIER": False, **wide},
          [lanes(f"{one} and {other}", "reversing: out[0]")
           for one, other in (("store", "store"), ("store", "load"), ("load", "store"))]),
+        (again, 1, (x,), {"BARRIER": True, **wide}, {"BARRIER": False, **wide},
+         [lanes("store and store", "again: x[0]"), lanes("store and load", "again: x[0]")]),
+        (shifting, 1, (x,), {"BARRIER": True, **wide}, {"BARRIER": False, **wide},
+         [lanes("load and store", "shifting: x[1]")]),
+        (scalar, 1, (x, out), {"BARRIER": True}, {"BARRIER": False},
+         [lanes("store and load", "scalar: out[0]")]),
+        (colliding, 1, (out,), {"WIDTH": BLOCK, **wide}, {"WIDTH": BLOCK // 2, **wide},
+         [lanes("store and store", "colliding: out[0]")]),
         (spreading, 4, (out,), {"STEP": BLOCK, **wide}, {"STEP": BLOCK - 1, **wide},
          [programs("store and store", f"spreading: out[{BLOCK - 1}]")]),
         (counting, 4, (out,), {"ATOMIC": True}, {"ATOMIC": False},
@@ -94,6 +145,9 @@ def test_what_a_gpu_would_leave_to_chance_is_reported():
     ):  # fmt: skip
         assert findings(kernel, count, *args, **right) == [], kernel
         assert sorted(findings(kernel, count, *args, **wrong)) == sorted(said), kernel
+    assert findings(neighbours, 4, x, out, **wide) == []
+    (found,) = findings(neighbours, 4, x, x, **wide)
+    assert found == programs("load and store", f"neighbours: x[{BLOCK}]")
     # Views of one storage are one memory, also where their items are of different sizes.
     assert findings(copying, 1, x, whole[BLOCK:], BLOCK, **wide) == []
     found = findings(reversing, 1, whole[:BLOCK], whole[4:], BARRIER=True, **wide)
