@@ -99,6 +99,19 @@ def test_the_model_of_a_scene(room):
     assert (high > 1 / depths.min((1, 2))).all()
 
 
+def test_clouds_that_features_match_do_not_set_how_far_stereo_looks(room, tmp_path):
+    """A third of the points are of clouds, 40 times as far away as the others, at 1 degree."""
+    rooms.photographs(tmp_path)
+    file, dice = tmp_path / "points3D.txt", np.random.default_rng(3)
+    clouds = dice.uniform([-30, -30, 120], [30, 0, 130], (200, 3)).tolist()
+    lines = [f"{p + 401} {x} {y} {z} 9 9 9 -1 1 0 2 0 3 0 4 0 5 0" for p, (x, y, z) in
+             enumerate(clouds)]  # fmt: skip
+    file.write_text(file.read_text() + "\n".join(lines) + "\n")
+    scene = read_scene(tmp_path)
+    assert all(len(rows) > len(own) for rows, own in zip(scene.seen, room[2].seen, strict=True))
+    np.testing.assert_array_equal(scene.ranges, room[2].ranges)
+
+
 def test_bent_photos_of_two_sizes_have_the_lenses_that_splats_have(tmp_path):
     """Those of each size lose their own margins: of the larger ones these are twice as wide."""
     rooms.photographs(tmp_path)
@@ -134,7 +147,7 @@ def test_of_photos_from_one_place_one_is_a_neighbour(room):
     eyes = np.concatenate([scene.centres, scene.centres[[3, 3]] + [[0, 0, 0], [0.001, 0, 0]]])
     for points in (scene.points, scene.points[:0]):
         seen = (*(np.arange(len(points)),) * 7,)
-        near = _neighbours(points, seen, eyes, set())
+        near, _ = _neighbours(points, seen, eyes, set())
         assert all(len({3, 5, 6} & set(row)) == (i not in (3, 5, 6)) for i, row in enumerate(near))
         assert all(len(row) == 4 for row in near)
 
