@@ -699,6 +699,17 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     # A wall is no ground, nor is what some cameras are below.
     assert find_ground(scene, points[300:], normals[300:]) is None
     assert find_ground(scene, points * [1, -1, 1], normals * [1, -1, 1]) is None
+    # A step of many points is none if lower ones lie around it, on which photos must agree then.
+    step, pavement = (
+        np.stack([dice.uniform(-w, w, n), np.full(n, y), dice.uniform(4 - w, 4 + w, n)], 1)
+        for w, n, y in ((0.3, 3000, rooms.FLOOR - 0.2), (2.0, 60, rooms.FLOOR))
+    )
+    low = np.concatenate([step, pavement, np.stack([*wall], 1)]) - scene.origin
+    up = np.repeat([[0.0, -1, 0], [0, 0, -1]], [3060, 3000], 0)
+    guessed = find_ground(scene, low, up)
+    np.testing.assert_allclose(guessed.up, [0, -1, 0], atol=0.01)
+    np.testing.assert_allclose(guessed.height, scene.origin[1] - rooms.FLOOR, atol=0.02)
+    assert not guessed.sure
     true = 1 / depths[2]
     R, t, K = rooms.cameras()
     on_floor = rooms.seen(R[2], t[2], K)[0][..., 1] > 0.999
@@ -890,6 +901,11 @@ def test_photos_are_aligned_on_the_ground(room):
     # One that is right stays, as does one that no photo shows.
     assert wrong(aligned(Ground(up, height), scene, floor)) < 0.001
     assert aligned(off, scene, [each[:0] for each in floor]) is off
+    # A guess must be right, and seen.
+    guess, wide = (replace(off, height=height + x, sure=False) for x in (0.02, 0.4))
+    assert wrong(aligned(guess, scene, floor)) < 0.003
+    assert aligned(wide, scene, floor) is None
+    assert aligned(guess, scene, [each[:0] for each in floor]) is None
 
 
 def test_the_sky_beside_a_roof_has_no_contrast(room):
