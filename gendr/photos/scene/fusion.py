@@ -238,7 +238,8 @@ def fused(
 
         by_points = mapped(partial(assume, ground=ground, last=False), range(len(scene)))
         ground = aligned(ground, scene, by_points)
-        mapped(partial(assume, ground=ground, last=True), range(len(scene)))
+        if ground is not None:
+            mapped(partial(assume, ground=ground, last=True), range(len(scene)))
     for i, planes in planes_of.items():
         # What is neither a mirror's nor the ground's by now.
         places = np.flatnonzero(assumed[per_photo[i]] >= _PLANAR)

@@ -9,7 +9,7 @@ which photos themselves say that nothing is behind it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -28,8 +28,13 @@ Array = npt.NDArray[Any]
 # in the mean of the photos, as a cosine.
 _TRIES, _JUDGES, _UPRIGHT = 20_000, 20_000, 0.96
 # How far a point of the plane is off, of the median depth; how many times that is below it; what
-# such a point counts against one of the plane; and the least share that is of it.
-_THICK, _BELOW, _AGAINST, _LEAST = 0.004, 3.0, 4.0, 0.01
+# such a point counts against one of the plane.
+_THICK, _BELOW, _AGAINST = 0.004, 3.0, 4.0
+# The least share that is of it, in percent, of planes through all points that are level, and if
+# there is none of planes through the lowest of these alone, in percent, with the largest angle to
+# what is up: around a statue flagstones are seen at a few degrees, and from elsewhere in each
+# photo, so that hardly any are matched, too few and too near to each other for tilts.
+_LEAST = ((1.0, 100.0, _UPRIGHT), (0.2, 5.0, 0.999))
 # Only points whose own planes are as flat as this tell of it, as a cosine: of gravel seen at a few
 # degrees hardly any are flatter. It is corrected by those near it, so often, within a distance that
 # shrinks by this each time: else the foot of a wall lifts it, and a lawn moves by pixels.
@@ -37,6 +42,9 @@ _FLAT, _CORRECTIONS, _SHRINKS = 0.3, 16, 0.95
 # What is assumed begins where the nearest thing that was found ends, but for this share of depth,
 # and no farther away than all but this share of what was found, in percent.
 _BEHIND, _FARTHEST = 0.03, 99.0
+# A plane is none, but a step or a table, if lower points are above this part of the squares that
+# its own are above.
+_ISLAND = 0.3
 # Where it is seen more steeply, as a sine, only beside what lies on it, to this share of depth:
 # below a drone, what is matched nowhere on a hill would become pits down to the valley.
 _STEEP, _BESIDE = 0.7, 0.01
@@ -44,8 +52,9 @@ _STEEP, _BESIDE = 0.7, 0.01
 _COARSE = 4
 # Photos of this longer side are aligned on the ground, by so many pixels of each; a difference of
 # colours that counts a half; by how much less they must differ then: of planes that points know
-# well, tilts gain two in a hundred by what lies on the ground.
-_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN = 400, 1000, 0.1, 0.04
+# well, tilts gain two in a hundred by what lies on the ground. Of few points it is a guess unless
+# they differ by less than this part of what they do a tenth of the cameras' height above and below.
+_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN, _CLEAR, _ASIDE = 400, 1000, 0.1, 0.04, 0.8, 0.1
 # Steps of tilts and of the height of the cameras to begin with; how far they may go; how many.
 _STEPS, _MOST, _TRIALS = (0.004, 0.004, 0.03), (0.02, 0.02, 0.2), 60
 
@@ -62,10 +71,12 @@ class Ground:
     Attributes:
         up: [3] float64, unit, relative to the axes of the scene.
         height: relative to its origin.
+        sure: whether many points lie on it; else photos must agree about its colours.
     """
 
     up: Array
     height: float
+    sure: bool = True
 
     def assumed(self, scene: Scene, i: int, depths: Array) -> Array:
         """The inverse depths [H, W] of the ground where a photo has found nothing; 0 elsewhere.
@@ -124,8 +135,10 @@ def _squares(K: Array, height: int, width: int) -> Array:
     return across + ((inverse[1, 1] * np.arange(height) + inverse[1, 2]) ** 2 + 1)[:, None]
 
 
-def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground:
+def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground | None:
     """The plane on which photos agree best about the colours of the ground.
+
+    None if it is not sure, and they do not agree clearly better on it than above and below.
 
     At a few degrees a plane that is off by a hundredth of the cameras' height moves the border of a
     lawn by pixels, and points of gravel are not that good.
@@ -148,7 +161,7 @@ def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground:
         if len(places)
     }
     if not lines:
-        return ground
+        return ground if ground.sure else None
     images = [
         [gaussian_filter(image[..., c].astype(np.float32) / 255, 1) for c in range(3)]
         for image in small.images
@@ -199,6 +212,9 @@ def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground:
     start = np.vstack([np.zeros(3), np.diag(_STEPS)])
     options = {"initial_simplex": start, "maxfev": _TRIALS}
     best = minimize(differences, np.zeros(3), method="Nelder-Mead", options=options)
+    aside = [differences(best.x + np.array([0, 0, side])) for side in (-_ASIDE, _ASIDE)]
+    if not ground.sure and best.fun > _CLEAR * min(aside):
+        return None
     return plane(best.x) if best.fun < (1 - _GAIN) * differences(np.zeros(3)) else ground
 
 
@@ -223,32 +239,58 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
     used = [i for i in range(len(scene)) if scene.neighbours[i]]
     centres = scene.centres[used]
     upright = upwards(scene.R[used], [scene.quarters[i] for i in used])
-    depth = np.linalg.norm(points - centres.mean(0), axis=1)
-    thick = _THICK * float(np.median(depth))
-    flat = points[normals @ upright > _FLAT]
-    if len(flat) < 3:
+    level = points[normals @ upright > _FLAT]
+    if len(level) < 3:
         return None
     judges = points[dice.integers(0, len(points), min(_JUDGES, len(points)))]
-    corners = flat[dice.integers(0, len(flat), (_TRIES, 3))]
-    up = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    up /= np.linalg.norm(up, axis=1, keepdims=True) + 1e-300
-    up *= np.sign(up @ upright)[:, None]
-    height = (up * corners[:, 0]).sum(1)
-    good = (up @ upright > _UPRIGHT) & ((centres @ up.T).min(0) > height + _BELOW * thick)
-    best, found = _LEAST * len(judges), None
-    for k in np.flatnonzero(good):
-        off = judges @ up[k] - height[k]
-        score = (np.abs(off) < thick).sum() - _AGAINST * (off < -_BELOW * thick).sum()
-        if score > best:
-            best, found = score, Ground(up[k], float(height[k]))
-    for _ in range(_CORRECTIONS if found is not None else 0):
-        assert found is not None
-        off = flat @ found.up - found.height
-        weight = np.where(np.abs(off) < 4 * thick, 1 / (1 + (off / thick) ** 2) ** 2, 0)[:, None]
-        middle = (weight * flat).sum(0) / weight.sum()
-        own = np.linalg.eigh((weight * (flat - middle)).T @ (flat - middle))[1][:, 0]
-        own = own * np.sign(own @ upright)
-        if own @ upright < _UPRIGHT or (centres @ own).min() <= own @ middle:
-            break
-        found, thick = Ground(own, float(own @ middle)), _SHRINKS * thick
-    return found
+    # Around a statue the middle of the cameras is in it: what is far away is so from cameras.
+    thick = _THICK * float(np.median(np.linalg.norm(judges[:, None] - centres, axis=2).mean(1)))
+    fields = _fields(judges, centres, upright)
+    for least, lowest, upper in _LEAST:
+        heights = level @ upright
+        flat = level[heights <= np.percentile(heights, lowest)]
+        corners = flat[dice.integers(0, len(flat), (_TRIES, 3))]
+        up = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        up /= np.linalg.norm(up, axis=1, keepdims=True) + 1e-300
+        up *= np.sign(up @ upright)[:, None]
+        height = (up * corners[:, 0]).sum(1)
+        good = (up @ upright > upper) & ((centres @ up.T).min(0) > height + _BELOW * thick)
+        best, found = least / 100 * len(judges), None
+        for k in np.flatnonzero(good):
+            off = judges @ up[k] - height[k]
+            on, below = np.abs(off) < thick, off < -_BELOW * thick
+            score = on.sum() - _AGAINST * below.sum()
+            if score > best and _extent(fields[below]) < _ISLAND * _extent(fields[on]):
+                best, found = score, Ground(up[k], float(height[k]))
+        if found is None:
+            continue
+        if lowest < 100:
+            return replace(found, sure=False)
+        for _ in range(_CORRECTIONS):
+            off = flat @ found.up - found.height
+            weight = np.where(np.abs(off) < 4 * thick, 1 / (1 + (off / thick) ** 2) ** 2, 0)
+            middle = weight @ flat / weight.sum()
+            own = np.linalg.eigh((weight[:, None] * (flat - middle)).T @ (flat - middle))[1][:, 0]
+            own = own * np.sign(own @ upright)
+            if own @ upright < _UPRIGHT or (centres @ own).min() <= own @ middle:
+                break
+            found, thick = Ground(own, float(own @ middle)), _SHRINKS * thick
+        return found
+    return None
+
+
+def _fields(points: Array, centres: Array, up: Array) -> Array:
+    """The square [P] of the level plane that each point is above, half as wide as cameras are high.
+
+    Numbers from 0 on; what is beyond all is in those at the border.
+    """
+    across = np.linalg.svd(up[None])[2][1:]
+    tall = float(np.median(centres @ up) - np.percentile(points @ up, 1))
+    at = (points - centres.mean(0)) @ across.T / max(_CELL * tall, 1e-300)
+    row, column = (at.clip(-_CELLS, _CELLS) + _CELLS).astype(np.int64).T
+    return row * (2 * _CELLS + 1) + column
+
+
+def _extent(fields: Array) -> int:
+    """How many squares points are above: near ones are many, so that steps have most points."""
+    return int(np.count_nonzero(np.bincount(fields)))

@@ -40,7 +40,9 @@ _BEST_ANGLE, _FALL = 10.0, 20.0
 # than this part of the usual distance.
 _SAME_SHARE, _SAME_ANGLE, _SAME_PART = 0.2, 0.3, 0.01
 # Depths: of the percentiles of sparse points, the nearest divided and the farthest multiplied.
-_PERCENTILES, _WIDER = (1.0, 99.0), (3.0, 3.0)
+# Clouds are matched as well; of points that no two photos see at this angle, in degrees, depths are
+# guesses (Schönberger & Frahm, Structure-from-Motion Revisited, CVPR 2016, whose code drops them).
+_PERCENTILES, _WIDER, _WIDE_ANGLE = (1.0, 99.0), (3.0, 3.0), 1.5
 # Without points: from so many distances between neighbouring cameras on.
 _NEAREST = 1.5
 
@@ -199,14 +201,15 @@ def read_scene(
     points = points - origin
     K = np.stack(matrices)
     seen = _visible_points(points, tracks, numbers, K, R, t, targets)
-    near = _neighbours(points, seen, eyes - origin, set(left_out))
+    near, angles = _neighbours(points, seen, eyes - origin, set(left_out))
     kept = [i for i in range(len(frames)) if i not in left_out]
     if not any(near[i] for i in kept):
         raise ValueError(
             f"{given.file}: no two photos show enough of the same: take more of them, of which "
             "neighbours overlap by two thirds"
         )
-    ranges = _ranges(points, seen, R, t, eyes - origin)
+    wide = tuple(rows[angles[rows] > _WIDE_ANGLE] for rows in seen)
+    ranges = _ranges(points, wide, R, t, eyes - origin)
     return Scene(
         tuple(frame.name for frame in frames), tuple(images), K, R, t, origin, points, seen, near,
         ranges, tuple(frame.quarters for frame in frames),
@@ -257,12 +260,14 @@ def _visible_points(
 
 def _neighbours(
     points: Array, seen: tuple[Array, ...], centres: Array, gone: set[int]
-) -> tuple[tuple[int, ...], ...]:
+) -> tuple[tuple[tuple[int, ...], ...], Array]:
     """Of each photo those that share most points at good angles, or that stand nearest.
 
     Of several from one place one is enough: where they agree they tell of no depth.
+
+    Returns: these; and the widest angle [P] at which two photos see each point, in degrees.
     """
-    count = len(centres)
+    count, widest = len(centres), np.zeros(len(points))
     score = np.zeros((count, count))
     apart = np.linalg.norm(centres[:, None] - centres, axis=-1)
     usual = max(float(np.median(apart)), 1e-12)
@@ -273,11 +278,12 @@ def _neighbours(
         if not len(points):
             score[i, j] = score[j, i] = 1e3 / (1 + apart[i, j] / usual)
             continue
-        both = points[np.intersect1d(seen[i], seen[j], assume_unique=True)]
-        first, second = both - centres[i], both - centres[j]
+        both = np.intersect1d(seen[i], seen[j], assume_unique=True)
+        first, second = points[both] - centres[i], points[both] - centres[j]
         length = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosine = (first * second).sum(1) / np.maximum(length, 1e-300)
         angle = np.degrees(np.arccos(cosine.clip(-1, 1)))
+        widest[both] = np.maximum(widest[both], angle)
         many = len(both) > _SAME_SHARE * min(len(seen[i]), len(seen[j]))
         same[i, j] = same[j, i] = many and float(np.median(angle)) < _SAME_ANGLE
         near = np.minimum(1, angle / _BEST_ANGLE) ** 2
@@ -290,7 +296,7 @@ def _neighbours(
             if len(chosen) < MOST_NEIGHBOURS and not same[j, [i, *chosen]].any():
                 chosen.append(j)
         found.append(tuple(chosen))
-    return tuple(found)
+    return tuple(found), widest
 
 
 def _ranges(points: Array, seen: tuple[Array, ...], R: Array, t: Array, centres: Array) -> Array:

@@ -99,6 +99,19 @@ def test_the_model_of_a_scene(room):
     assert (high > 1 / depths.min((1, 2))).all()
 
 
+def test_clouds_that_features_match_do_not_set_how_far_stereo_looks(room, tmp_path):
+    """A third of the points are of clouds, 40 times as far away as the others, at 1 degree."""
+    rooms.photographs(tmp_path)
+    file, dice = tmp_path / "points3D.txt", np.random.default_rng(3)
+    clouds = dice.uniform([-30, -30, 120], [30, 0, 130], (200, 3)).tolist()
+    lines = [f"{p + 401} {x} {y} {z} 9 9 9 -1 1 0 2 0 3 0 4 0 5 0" for p, (x, y, z) in
+             enumerate(clouds)]  # fmt: skip
+    file.write_text(file.read_text() + "\n".join(lines) + "\n")
+    scene = read_scene(tmp_path)
+    assert all(len(rows) > len(own) for rows, own in zip(scene.seen, room[2].seen, strict=True))
+    np.testing.assert_array_equal(scene.ranges, room[2].ranges)
+
+
 def test_bent_photos_of_two_sizes_have_the_lenses_that_splats_have(tmp_path):
     """Those of each size lose their own margins: of the larger ones these are twice as wide."""
     rooms.photographs(tmp_path)
@@ -134,7 +147,7 @@ def test_of_photos_from_one_place_one_is_a_neighbour(room):
     eyes = np.concatenate([scene.centres, scene.centres[[3, 3]] + [[0, 0, 0], [0.001, 0, 0]]])
     for points in (scene.points, scene.points[:0]):
         seen = (*(np.arange(len(points)),) * 7,)
-        near = _neighbours(points, seen, eyes, set())
+        near, _ = _neighbours(points, seen, eyes, set())
         assert all(len({3, 5, 6} & set(row)) == (i not in (3, 5, 6)) for i, row in enumerate(near))
         assert all(len(row) == 4 for row in near)
 
@@ -686,6 +699,17 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     # A wall is no ground, nor is what some cameras are below.
     assert find_ground(scene, points[300:], normals[300:]) is None
     assert find_ground(scene, points * [1, -1, 1], normals * [1, -1, 1]) is None
+    # A step of many points is none if lower ones lie around it, on which photos must agree then.
+    step, pavement = (
+        np.stack([dice.uniform(-w, w, n), np.full(n, y), dice.uniform(4 - w, 4 + w, n)], 1)
+        for w, n, y in ((0.3, 3000, rooms.FLOOR - 0.2), (2.0, 60, rooms.FLOOR))
+    )
+    low = np.concatenate([step, pavement, np.stack([*wall], 1)]) - scene.origin
+    up = np.repeat([[0.0, -1, 0], [0, 0, -1]], [3060, 3000], 0)
+    guessed = find_ground(scene, low, up)
+    np.testing.assert_allclose(guessed.up, [0, -1, 0], atol=0.01)
+    np.testing.assert_allclose(guessed.height, scene.origin[1] - rooms.FLOOR, atol=0.02)
+    assert not guessed.sure
     true = 1 / depths[2]
     R, t, K = rooms.cameras()
     on_floor = rooms.seen(R[2], t[2], K)[0][..., 1] > 0.999
@@ -877,6 +901,11 @@ def test_photos_are_aligned_on_the_ground(room):
     # One that is right stays, as does one that no photo shows.
     assert wrong(aligned(Ground(up, height), scene, floor)) < 0.001
     assert aligned(off, scene, [each[:0] for each in floor]) is off
+    # A guess must be right, and seen.
+    guess, wide = (replace(off, height=height + x, sure=False) for x in (0.02, 0.4))
+    assert wrong(aligned(guess, scene, floor)) < 0.003
+    assert aligned(wide, scene, floor) is None
+    assert aligned(guess, scene, [each[:0] for each in floor]) is None
 
 
 def test_the_sky_beside_a_roof_has_no_contrast(room):
