@@ -8,6 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 
 @contextmanager
 def quick_interpreter() -> Generator[None]:
@@ -19,11 +21,33 @@ def quick_interpreter() -> Generator[None]:
     such call, for every module that it has to patch. Types and shapes are looked up, not made anew
     for every number, and blocks of the same shape are not broadcast to it.
 
-    One thing is mended: Triton 3.9 makes floats of a comparison of scalars that a block is joined
-    with, because it keeps the type of what was compared, and cannot join them.
+    Two things are mended: Triton 3.9 makes floats of a comparison of scalars that a block is joined
+    with, because it keeps the type of what was compared, and cannot join them. Triton 3.7 rounds a
+    fused multiply-add twice.
     """
-    with _patched_once_per_launch(), _types_kept(), _truths_kept():
+    with _patched_once_per_launch(), _types_kept(), _truths_kept(), _fused():
         yield
+
+
+@contextmanager
+def _fused() -> Generator[None]:
+    from triton.runtime import interpreter
+
+    builder: Any = interpreter.InterpreterBuilder
+    multiply_add = builder.create_fma
+
+    def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+        if z.data.dtype != np.float32:
+            return multiply_add(self, x, y, z)
+        with np.errstate(all="ignore"):
+            wide = x.data.astype(np.float64) * y.data + z.data
+            return interpreter.TensorHandle(wide.astype(np.float32), z.dtype.scalar)
+
+    builder.create_fma = create_fma
+    try:
+        yield
+    finally:
+        builder.create_fma = multiply_add
 
 
 @contextmanager

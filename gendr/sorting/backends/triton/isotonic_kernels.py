@@ -180,7 +180,8 @@ def project(
     steep = tl.load(steepness)
     size = tl.cast(n, tl.float64)
     if KIND == VALUES:
-        steep = tl.minimum(steep, _FAR / size) if ENTROPIC else steep * _SHRINK
+        far = tl.full([], _FAR, tl.float64)
+        steep = tl.minimum(steep, far / size) if ENTROPIC else steep * _SHRINK
     # Neighbours in s that are further apart are never in one block, as w spans less than that.
     widest = tl.log(size) + 1.0 if ENTROPIC else size
     zero = tl.zeros([LANES], tl.float64)
