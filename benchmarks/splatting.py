@@ -3,13 +3,16 @@
     python benchmarks/splatting.py PHOTOS                               # one minute at 400²
     python benchmarks/splatting.py PHOTOS --budgets 60 600 3600 --docs  # and write it down
     python benchmarks/splatting.py PHOTOS --starts surface cameras --docs  # the whole command
+    python benchmarks/splatting.py PHOTOS --old CLONE --docs  # the command, of another build too
 
 Every tenth photo is left out. The time is that of the training alone: reading photos and compiling
 kernels come before it. Each training is a row of the table as soon as it is over.
 
 Starts are those of `gendr splat` without masks: the surface that stereo finds, and what cameras
 see. Their time is all that the command takes, but for finding cameras, in seconds of a processor,
-so that other programs do not count; every fifth photo is left out.
+so that other programs do not count; every fifth photo is left out. So it is with another build, a
+clone with its kernels, which takes turns with this one: soft triangles alone, as `--opaque 0`, and
+both are scored by this one.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from PIL import Image
 from rows import measured_on
 from tqdm import tqdm
 
+from gendr.cli.splat import SCORES
 from gendr.kernels.threads import num_threads, torch_on_one_thread
 from gendr.losses import psnr, ssim
 from gendr.photos.splatting import Photos, Splats, load_photos
@@ -44,6 +48,7 @@ from lab.pages import fill, table
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "splatting-cpu.json"
 STARTS = RESULTS.with_name("splatting-starts.json")
+BUILDS = RESULTS.with_name("splatting-builds.json")
 PAGE = RESULTS.with_name("splatting-speed.md")
 EVERY = 5  # of the photos that a command gets, one is left out
 SHOWN = 4  # pictures of the sheet
@@ -111,15 +116,15 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
     return [*table(head, cells, left=2), "", f"{'; '.join(sources)}; {about}."]
 
 
-def command(folder: str, size: int, budget: float, out: str, *words: str) -> float:
-    """Run `gendr splat`, and return seconds of a processor that it took."""
+def command(folder: str, size: int, budget: float, root: Path, out: str, *words: str) -> float:
+    """Run `gendr splat` of the build in `root`, and return seconds of a processor that it took."""
     code = "import sys, time; time.perf_counter = time.process_time; from gendr import cli; "
     line = [sys.executable, "-c", code + "sys.exit(cli.main())", "splat", Path(folder).resolve(),
             "-o", out, "--image-size", str(size), "--quiet", "--threads", "1", "--hold-out",
             str(EVERY), "--budget", f"{budget:g}s", *words]  # fmt: skip
     begin = getrusage(RUSAGE_CHILDREN)
-    path = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(line, check=True, cwd=ROOT, env=path)  # code of -c imports from where it runs
+    path = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run(line, check=True, cwd=root, env=path)  # code of -c imports from where it runs
     end = getrusage(RUSAGE_CHILDREN)
     return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 
@@ -127,7 +132,7 @@ def command(folder: str, size: int, budget: float, out: str, *words: str) -> flo
 def started(folder: str, size: int, budget: float, init: str) -> dict[str, Any]:
     """What the whole command makes of photos from one start, as a row of the table."""
     with TemporaryDirectory() as out:
-        seconds = command(folder, size, budget, out, "--init", init)
+        seconds = command(folder, size, budget, ROOT, out, "--init", init)
         found = json.loads((Path(out) / "metrics.json").read_text())
     return {
         "side": size, "budget": budget, "start": init, "triangles": found["triangles"],
@@ -135,6 +140,45 @@ def started(folder: str, size: int, budget: float, init: str) -> dict[str, Any]:
         "opaque": {name: found["opaque"][name] for name in ("psnr", "ssim")}, "seconds": seconds,
         "threads": 1,
     }  # fmt: skip
+
+
+def built(folder: str, size: int, budget: float, root: Path) -> dict[str, Any]:
+    """What the whole command of the build in `root` makes of photos, as a row of the table."""
+    with TemporaryDirectory() as out:
+        seconds = command(folder, size, budget, root, out, "--opaque", "0")
+        steps = json.loads((Path(out) / "metrics.json").read_text())["steps"]
+        splats = Splats.load(Path(out) / "splats.npz")
+    held_out = load_photos(folder, size=size).split(EVERY, EVERY // 2)[1]
+    pictures = [rendered(splats, camera, held_out.image_size)[0] for camera in _each(held_out)]
+    scores = {
+        name: statistics.mean(
+            float(score(*(held_out.cropped(x, i) for x in (pictures[i], held_out.images[i]))))
+            for i in range(len(held_out))
+        )
+        for name, score in SCORES.items()
+    }
+    git = ["git", "-C", str(root), "rev-parse", "--short=8", "HEAD"]
+    build = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+    return {
+        "side": size, "budget": budget, "build": build, "triangles": len(splats), "steps": steps,
+        "left_out": len(held_out), **scores, "seconds": seconds, "threads": 1,
+    }  # fmt: skip
+
+
+def build_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of builds, and where its rows come from."""
+    head = ["photos", "build", "side, budget", "triangles, steps", "PSNR, dB",
+            "with a factor a photo", "and an offset", "tones of the left half", "SSIM",
+            "seconds in all"]  # fmt: skip
+    cells = [
+        [f"{row['photos']}, {row['left_out']} left out", row["build"],
+         f"{row['side']}, {row['budget']:g} s", f"{row['triangles']:,}, {row['steps']:,}",
+         *(f"{row[name]:.1f}" for name in SCORES if name != "ssim"), f"{row['ssim']:.2f}",
+         f"{row['seconds']:.0f}"]
+        for row in rows
+    ]  # fmt: skip
+    sources = sorted({f"{row['date']}, {row['machine']}" for row in rows})
+    return [*table(head, cells, left=2), "", f"{'; '.join(sources)}; one seed."]
 
 
 def start_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -174,6 +218,8 @@ def main() -> None:
     parser.add_argument("--picture", action="store_true", help="write the picture of the page")
     parser.add_argument("--starts", nargs="+", metavar="INIT", help="the command, by its starts")
     parser.add_argument("--name", help="of the photos; by default that of their folder")
+    parser.add_argument("--old", type=Path, metavar="CLONE", help="of another build, as it is used")
+    parser.add_argument("--old-budget", type=float, metavar="S", help="of that, if it is another")
     args = parser.parse_args()
     name, size = args.name or Path(args.photos).name, args.size
 
@@ -188,6 +234,17 @@ def main() -> None:
                 if args.docs:
                     rows = keep(STARTS, row, ("photos", "side", "budget", "start"))
                     fill(PAGE, "splatting-starts", start_lines(rows))
+        return
+    if args.old:
+        for budget in args.budgets:
+            for root in (args.old, ROOT):
+                old = root == args.old
+                given = args.old_budget if old and args.old_budget else budget
+                row = told(built(args.photos, size, given, root)) | {"old": old}
+                print("\n".join(build_lines([row])), flush=True)
+                if args.docs:
+                    rows = keep(BUILDS, row, ("photos", "side", "old"))
+                    fill(PAGE, "splatting-builds", build_lines(rows))
         return
     photos = load_photos(args.photos, size=size or None)
     train, held_out = photos.split(args.every, args.every // 2)
