@@ -28,8 +28,9 @@ Array = npt.NDArray[Any]
 # in the mean of the photos, as a cosine.
 _TRIES, _JUDGES, _UPRIGHT = 20_000, 20_000, 0.96
 # How far a point of the plane is off, of the median depth; how many times that is below it; what
-# such a point counts against one of the plane.
-_THICK, _BELOW, _AGAINST = 0.004, 3.0, 4.0
+# such a point counts against one of the plane. Depths are from so many cameras, those nearest to a
+# point: the others of a long row do not see it.
+_THICK, _BELOW, _AGAINST, _NEAREST = 0.004, 3.0, 4.0, 16
 # The least share that is of it, in percent, of planes through all points that are level, and if
 # there is none of planes through the lowest of these alone, in percent, with the largest angle to
 # what is up: around a statue flagstones are seen at a few degrees, and from elsewhere in each
@@ -42,8 +43,8 @@ _FLAT, _CORRECTIONS, _SHRINKS = 0.3, 16, 0.95
 # What is assumed begins where the nearest thing that was found ends, but for this share of depth,
 # and no farther away than all but this share of what was found, in percent.
 _BEHIND, _FARTHEST = 0.03, 99.0
-# A plane is none, but a step or a table, if lower points are above this part of the squares that
-# its own are above.
+# A plane is none, but a step or a table, if lower points are the majority in as many squares as
+# this part of those that its own are above. Of mirror images in it squares have a few.
 _ISLAND = 0.3
 # Where it is seen more steeply, as a sine, only beside what lies on it, to this share of depth:
 # below a drone, what is matched nowhere on a hill would become pits down to the valley.
@@ -53,8 +54,10 @@ _COARSE = 4
 # Photos of this longer side are aligned on the ground, by so many pixels of each; a difference of
 # colours that counts a half; by how much less they must differ then: of planes that points know
 # well, tilts gain two in a hundred by what lies on the ground. Of few points it is a guess unless
-# they differ by less than this part of what they do a tenth of the cameras' height above and below.
-_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN, _CLEAR, _ASIDE = 400, 1000, 0.1, 0.04, 0.8, 0.1
+# they differ by less than this part of what they do a tenth of the cameras' height above and below;
+# and where they hardly differ there, as on white paper, they say nothing.
+_ALIGNED_SIDE, _ALIGNED, _OFF, _GAIN = 400, 1000, 0.1, 0.04
+_CLEAR, _ASIDE, _PLAIN = 0.8, 0.1, 0.02
 # Steps of tilts and of the height of the cameras to begin with; how far they may go; how many.
 _STEPS, _MOST, _TRIALS = (0.004, 0.004, 0.03), (0.02, 0.02, 0.2), 60
 
@@ -194,7 +197,7 @@ def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground | None
     def plane(x: Array) -> Ground:
         up = ground.up + x[:2] @ across
         up /= np.linalg.norm(up)
-        return Ground(up, float(up @ pivot + x[2] * tall))
+        return replace(ground, up=up, height=float(up @ pivot + x[2] * tall))
 
     def differences(x: Array) -> float:
         """The mean over all pairs, each after a factor per channel: 0 to 1 (Geman-McClure)."""
@@ -213,7 +216,7 @@ def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground | None
     options = {"initial_simplex": start, "maxfev": _TRIALS}
     best = minimize(differences, np.zeros(3), method="Nelder-Mead", options=options)
     aside = [differences(best.x + np.array([0, 0, side])) for side in (-_ASIDE, _ASIDE)]
-    if not ground.sure and best.fun > _CLEAR * min(aside):
+    if not ground.sure and (min(aside) < _PLAIN or best.fun > _CLEAR * min(aside)):
         return None
     return plane(best.x) if best.fun < (1 - _GAIN) * differences(np.zeros(3)) else ground
 
@@ -233,6 +236,8 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
         points: [P, 3], as dense as photos show them.
         normals: [P, 3], unit, towards the cameras.
     """
+    from scipy.spatial import KDTree
+
     if len(points) < 100:
         return None
     dice = np.random.default_rng(0)
@@ -244,7 +249,8 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
         return None
     judges = points[dice.integers(0, len(points), min(_JUDGES, len(points)))]
     # Around a statue the middle of the cameras is in it: what is far away is so from cameras.
-    thick = _THICK * float(np.median(np.linalg.norm(judges[:, None] - centres, axis=2).mean(1)))
+    nearest = KDTree(centres).query(judges, min(_NEAREST, len(centres)))[0]
+    thick = _THICK * float(np.median(nearest.reshape(len(judges), -1).mean(1)))
     fields = _fields(judges, centres, upright)
     for least, lowest, upper in _LEAST:
         heights = level @ upright
@@ -260,7 +266,7 @@ def find_ground(scene: Scene, points: Array, normals: Array) -> Ground | None:
             off = judges @ up[k] - height[k]
             on, below = np.abs(off) < thick, off < -_BELOW * thick
             score = on.sum() - _AGAINST * below.sum()
-            if score > best and _extent(fields[below]) < _ISLAND * _extent(fields[on]):
+            if score > best and not _is_island(fields[on], fields[below]):
                 best, found = score, Ground(up[k], float(height[k]))
         if found is None:
             continue
@@ -291,6 +297,8 @@ def _fields(points: Array, centres: Array, up: Array) -> Array:
     return row * (2 * _CELLS + 1) + column
 
 
-def _extent(fields: Array) -> int:
-    """How many squares points are above: near ones are many, so that steps have most points."""
-    return int(np.count_nonzero(np.bincount(fields)))
+def _is_island(own: Array, lower: Array) -> bool:
+    """Whether lower points are around a plane, by squares: near ones have most points."""
+    size = max(own.max(initial=0), lower.max(initial=0)) + 1
+    first, second = np.bincount(own, minlength=size), np.bincount(lower, minlength=size)
+    return bool((second > first).sum() >= _ISLAND * (first > 0).sum())

@@ -42,7 +42,10 @@ _SAME_SHARE, _SAME_ANGLE, _SAME_PART = 0.2, 0.3, 0.01
 # Depths: of the percentiles of sparse points, the nearest divided and the farthest multiplied.
 # Clouds are matched as well; of points that no two photos see at this angle, in degrees, depths are
 # guesses (Schönberger & Frahm, Structure-from-Motion Revisited, CVPR 2016, whose code drops them).
+# Where hardly any are better, as of mountains from a road, a guess is what there is: in photos in
+# which less than this part of the points is seen so, or fewer than so many.
 _PERCENTILES, _WIDER, _WIDE_ANGLE = (1.0, 99.0), (3.0, 3.0), 1.5
+_WIDE_PART, _LEAST_WIDE = 0.1, 4
 # Without points: from so many distances between neighbouring cameras on.
 _NEAREST = 1.5
 
@@ -208,8 +211,7 @@ def read_scene(
             f"{given.file}: no two photos show enough of the same: take more of them, of which "
             "neighbours overlap by two thirds"
         )
-    wide = tuple(rows[angles[rows] > _WIDE_ANGLE] for rows in seen)
-    ranges = _ranges(points, wide, R, t, eyes - origin)
+    ranges = _ranges(points, _told(seen, angles), R, t, eyes - origin)
     return Scene(
         tuple(frame.name for frame in frames), tuple(images), K, R, t, origin, points, seen, near,
         ranges, tuple(frame.quarters for frame in frames),
@@ -297,6 +299,15 @@ def _neighbours(
                 chosen.append(j)
         found.append(tuple(chosen))
     return tuple(found), widest
+
+
+def _told(seen: tuple[Array, ...], angles: Array) -> tuple[Array, ...]:
+    """Of the points that each photo shows, those that tell how far it looks."""
+    wide = [rows[angles[rows] > _WIDE_ANGLE] for rows in seen]
+    return tuple(
+        own if len(own) >= max(_LEAST_WIDE, _WIDE_PART * len(rows)) else rows
+        for own, rows in zip(wide, seen, strict=True)
+    )
 
 
 def _ranges(points: Array, seen: tuple[Array, ...], R: Array, t: Array, centres: Array) -> Array:

@@ -112,6 +112,21 @@ def test_clouds_that_features_match_do_not_set_how_far_stereo_looks(room, tmp_pa
     np.testing.assert_array_equal(scene.ranges, room[2].ranges)
 
 
+def test_what_is_far_from_all_cameras_sets_how_far_stereo_looks_there(tmp_path):
+    """A wall that photos see at a degree, and a few points near them."""
+    file, dice = tmp_path / "points3D.txt", np.random.default_rng(3)
+    rooms.photographs(tmp_path)
+    wall = dice.uniform([-15, -10, 50], [15, 10, 55], (3000, 3))
+    for few in (0, 6):
+        near = dice.uniform([-0.3, -0.3, 2], [0.3, 0.3, 3], (few, 3))
+        file.write_text("".join(
+            f"{p + 1} {x} {y} {z} 9 9 9 -1 1 0 2 0 3 0 4 0 5 0\n" for p, (x, y, z) in
+            enumerate([*wall.tolist(), *near.tolist()])
+        ))  # fmt: skip
+        low, high = read_scene(tmp_path).ranges.T
+        assert ((low > 0) & (low < 1 / 55) & (high > 1 / 50) & (high < 1 / 10)).all(), few
+
+
 def test_bent_photos_of_two_sizes_have_the_lenses_that_splats_have(tmp_path):
     """Those of each size lose their own margins: of the larger ones these are twice as wide."""
     rooms.photographs(tmp_path)
@@ -696,6 +711,20 @@ def test_what_is_matched_nowhere_below_the_horizon_is_ground(room):
     R[:, :2], t[:, :2] = turns @ R[:, :2], np.einsum("nij,nj->ni", turns, t[:, :2])
     stored = find_ground(replace(scene, R=R, t=t, quarters=quarters), points, normals)
     np.testing.assert_allclose(stored.up, [0, -1, 0], atol=2e-3)
+    # Nor do mirror images in the floor, here and there, or a long row of cameras.
+    few = points[:15] + np.stack([np.zeros(15), dice.uniform(0.1, 1, 15), np.zeros(15)], 1)
+    shifts = np.zeros((300, 3))
+    shifts[5:, 0] = np.linspace(10, 1000, 295)
+    again = np.arange(300) % 5
+    row = replace(
+        scene, R=scene.R[again], neighbours=((1,),) * 300, quarters=(0,) * 300,
+        names=("",) * 300, t=scene.t[again] - np.einsum("nij,nj->ni", scene.R[again], shifts),
+    )  # fmt: skip
+    more, facing = np.concatenate([points, few]), np.concatenate([normals, normals[:15]])
+    for own in (scene, row):
+        mirrored = find_ground(own, more, facing)
+        np.testing.assert_allclose(mirrored.height, ground.height, atol=2e-3)
+        assert mirrored.sure
     # A wall is no ground, nor is what some cameras are below.
     assert find_ground(scene, points[300:], normals[300:]) is None
     assert find_ground(scene, points * [1, -1, 1], normals * [1, -1, 1]) is None
@@ -903,8 +932,13 @@ def test_photos_are_aligned_on_the_ground(room):
     assert aligned(off, scene, [each[:0] for each in floor]) is off
     # A guess must be right, and seen.
     guess, wide = (replace(off, height=height + x, sure=False) for x in (0.02, 0.4))
-    assert wrong(aligned(guess, scene, floor)) < 0.003
+    better = aligned(guess, scene, floor)
+    assert wrong(better) < 0.003
+    assert not better.sure
     assert aligned(wide, scene, floor) is None
+    plain = replace(scene, images=tuple(np.full_like(image, 250) for image in scene.images))
+    assert aligned(guess, plain, floor) is None
+    assert aligned(guess, replace(scene, neighbours=((),) * 5), floor) is None
     assert aligned(guess, scene, [each[:0] for each in floor]) is None
 
 
