@@ -100,7 +100,7 @@ def test_kernel_and_plain_torch_agree():
 def test_the_loss_has_no_jumps():
     """Neither where the true class passes others, nor where others do."""
     others = torch.arange(9, dtype=torch.float64)
-    moved = torch.linspace(-2, 10, 1201, dtype=torch.float64)[:, None]
+    moved = torch.linspace(-2, 10, 601, dtype=torch.float64)[:, None]
     fixed = torch.full_like(moved, 4.6)
     loss = TopKCrossEntropy(P_K, "splitter", m=6, top1="network", reduction="none", steepness=0.7)
     for columns in ((moved, fixed), (fixed, moved)):
