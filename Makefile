@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.gendr-installed
 SITE   := $(VENV)/.gendr-site-installed
 # What is imported is compiled then; pip would compile all 15,000 files, which takes 40 seconds.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+UV  := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 # Bytecode is kept, also where the environment forbids it: half of an import is compilation.
 export PYTHONDONTWRITEBYTECODE :=
 # The folder itself goes on the path: the default, a finder, is asked too late for a script beside
@@ -74,18 +75,19 @@ dist: $(STAMP)
 # All that the targets need, so that several may run at a time.
 installed: $(SITE)
 
-# uv fetches and unpacks the rest at once; it does not know the mirrors of pip's settings, so pip
-# does what it cannot. While it comes, PyTorch is compiled to bytecode, which the first process
-# would wait for.
+# uv fetches and unpacks the rest at once, but reads none of pip's settings: where these name an
+# index, or uv is not to be had or fails, pip does it. While it comes, PyTorch is compiled to
+# bytecode, which the first process would wait for.
 define set_up
 	@test -x $(BIN)/python || echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "1 of 2: PyTorch, the largest download"
-	@$(PIP) "torch==2.13.0" uv
+	@$(PIP) "torch==2.13.0"
 	@echo "2 of 2: gendr from this folder, and what it uses"
 	@$(BIN)/python -c "import torch._dynamo" 2>/dev/null & \
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(EDITABLE) ".[$(1)]" \
-	|| $(PIP) $(EDITABLE) ".[$(1)]"
+	if $(BIN)/python -m pip config list | grep -q index; then $(PIP) $(EDITABLE) ".[$(1)]"; \
+	else { $(PIP) uv && $(UV) $(EDITABLE) ".[$(1)]"; } 2>$(VENV)/uv.log || \
+	{ echo "uv failed ($(VENV)/uv.log): pip does it instead"; $(PIP) $(EDITABLE) ".[$(1)]"; }; fi
 endef
 
 $(STAMP): pyproject.toml constraints.txt

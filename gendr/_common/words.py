@@ -115,19 +115,25 @@ def translated(
     return result
 
 
-def worded(*, paper: tuple[str, ...] = ()) -> Callable[[F], F]:
+def worded(*, paper: tuple[str, ...] = (), settings_of: tuple[type, ...] = ()) -> Callable[[F], F]:
     """A decorator: a function, or the constructor of a class, that takes other words too.
 
     Its signature has the words of the package alone. See `translated` for the arguments.
+
+    Args:
+        paper: other words that its paper has, which are accepted.
+        settings_of: the classes that get what is not its own; there are no others then.
     """
 
     def decorate(target: Any) -> Any:
         is_class = inspect.isclass(target)
         function: Any = target.__init__ if is_class else target
-        parameters = inspect.signature(function).parameters.values()
+        parameters = [*inspect.signature(function).parameters.values()]
+        for kind in settings_of:
+            parameters += inspect.signature(kind).parameters.values()
         named = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        allowed = tuple(name for name in named if name != "self")
-        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        allowed = tuple(dict.fromkeys(name for name in named if name != "self"))
+        open_ended = not settings_of and any(p.kind is p.VAR_KEYWORD for p in parameters)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:

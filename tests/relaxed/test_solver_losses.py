@@ -28,6 +28,10 @@ from support.cases import for_each
 # Three of five things.
 SUBSETS = np.array([w for w in itertools.product((0.0, 1.0), repeat=5) if sum(w) == 3])
 
+LOSSES = (
+    SPOPlusLoss, FenchelYoungLoss, ContrastiveLoss, SolutionRankingLoss, PerturbationGradientLoss
+)  # fmt: skip
+
 
 class Enumerated:
     """The best of a few solutions; of equal ones the first."""
@@ -380,7 +384,7 @@ def test_every_method_takes_a_direction_and_some_ask_for_it():
             estimated(plain, name)
         with pytest.raises(ValueError, match="the solver says minimize=True"):
             estimated(solver, name, minimize=False)
-    for kind in (SPOPlusLoss, FenchelYoungLoss, ContrastiveLoss, SolutionRankingLoss):
+    for kind in LOSSES:
         with pytest.raises(ValueError, match="minimises or maximises"):
             kind(plain)
         with pytest.raises(ValueError, match="the solver says"):
@@ -473,6 +477,7 @@ def test_bad_input():
     solver = Enumerated(True)
     x, costs, wanted = problems(solver)
     loss = SPOPlusLoss(solver)
+    cache = SolutionCache(solver)
     for call, kind, said in [
         (lambda: loss(x, costs[:2], wanted), ValueError, "predicted and costs must have the same"),
         (lambda: loss(x, costs, wanted[:, :2]), ValueError, "predicted and wanted"),
@@ -482,11 +487,17 @@ def test_bad_input():
         (lambda: SPOPlusLoss(lambda c: c[:2], minimize=True)(x, costs), ValueError, "its costs"),
         (lambda: SolutionRankingLoss(solver, order="best"), ValueError, "listwise"),
         (lambda: SolutionRankingLoss(solver, scale=0.0), ValueError, "scale"),
-        (
-            lambda: ContrastiveLoss(SolutionCache(solver, minimize=True), refresh=0.5),
-            TypeError,
-            "has its settings already, got refresh",
+        *(
+            (lambda k=k: k(cache, workers=1), TypeError, "settings already, got workers")
+            for k in LOSSES
         ),
+        *(
+            (lambda k=k: k(solver, workres=2), TypeError, f"{k.__name__} has no .*batched.*workers")
+            for k in (*LOSSES, SolutionCache)
+        ),
+        (lambda: FenchelYoungLoss(solver, workres=2), TypeError, "dist, .*samples, scale, "),
+        (lambda: ContrastiveLoss(solver, reload=1.0), TypeError, "hardest, limit, .*refresh"),
+        (lambda: ContrastiveLoss(solver, maximize=True), TypeError, "minimize = not maximize"),
         (lambda: ImplicitMLE(0, minimize=True), ValueError, "samples"),
         (lambda: StraightThrough(minimize=True, projection="sum"), ValueError, "standard"),
         (lambda: regret(x, costs, solver, reduction="max"), ValueError, "normalized"),

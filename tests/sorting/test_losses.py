@@ -238,6 +238,8 @@ def test_kendall_by_loops():
             x = x.round()
             x[:, 0] = -9
             torch.testing.assert_close(kendall(x, y, "logistic", 1e9), kendall(x, y, dist))
+            want = [scipy.stats.kendalltau(a, b).statistic for a, b in rows(x, y)]
+            np.testing.assert_allclose(kendall(x, y, dist, 2.5, "b"), want, atol=1e-12)
         distribution = get(dist)
         taus = [kendall(x, y, dist, 2.5, variant) for variant in "ab"]
         for tau_a, tau_b, a, b in zip(*taus, *zip(*rows(x, y), strict=True), strict=True):

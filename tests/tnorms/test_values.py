@@ -1,4 +1,4 @@
-"""Values: the published forms, identities between families, duality, dtypes."""
+"""Values: the published forms, the axioms, identities between families, duality, dtypes."""
 
 import itertools
 
@@ -52,6 +52,9 @@ def test_reduce_is_the_fold_of_the_published_form(t):
     close(t(a, b), t.reduce(values[:, :2]))
     assert bool((t(a, b) >= torch.maximum(a, b) - 1e-12).all())
     assert bool((t(a, b) <= 1).all())
+    c = values[:, 2]
+    close(t(t(a, b), c), t(a, t(b, c)))
+    assert bool((t(torch.maximum(a, c), b) >= t(torch.minimum(a, c), b) - 1e-12).all())
 
 
 # Families that sum up powers, with powers that no float64 holds.

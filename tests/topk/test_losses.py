@@ -97,6 +97,19 @@ def test_kernel_and_plain_torch_agree():
             assert losses[0].isfinite().all()
 
 
+def test_the_loss_has_no_jumps():
+    """Neither where the true class passes others, nor where others do."""
+    others = torch.arange(9, dtype=torch.float64)
+    moved = torch.linspace(-2, 10, 601, dtype=torch.float64)[:, None]
+    fixed = torch.full_like(moved, 4.6)
+    loss = TopKCrossEntropy(P_K, "splitter", m=6, top1="network", reduction="none", steepness=0.7)
+    for columns in ((moved, fixed), (fixed, moved)):
+        rows = torch.cat([others.expand(len(moved), -1), *columns], -1)
+        values = loss(rows, torch.full((len(moved),), 9))
+        assert values.diff().abs().max() < 0.02
+        assert values.max() - values.min() > 0.05
+
+
 def test_candidates_are_the_largest_in_every_order():
     """The search of the kernel: sorted, constant, with ties at the bound, and with few classes."""
     loss = TopKCrossEntropy([0, 0, 1.0], m=6, top1="network", reduction="none", steepness=50.0)

@@ -32,6 +32,7 @@ from gendr.relaxed.estimators.solver_loss import (
     SolverLoss,
     check_problems,
     feasible,
+    given_settings,
     products,
     reduced,
 )
@@ -39,7 +40,6 @@ from gendr.relaxed.estimators.solver_loss import (
 Order: TypeAlias = Literal["pointwise", "pairwise", "listwise"]
 
 
-@worded()
 class _CacheLoss(SolverLoss):
     """A loss over the solutions of a cache, which is made of the solver unless it is one."""
 
@@ -51,10 +51,9 @@ class _CacheLoss(SolverLoss):
         reduction: Reduction = "mean",
         **settings: Any,
     ) -> None:
+        settings = given_settings(solver, **settings)
         if not isinstance(solver, SolutionCache):
             solver = SolutionCache(solver, minimize=minimize, **settings)
-        elif settings:
-            raise TypeError(f"a SolutionCache has its settings already, got {', '.join(settings)}")
         super().__init__(solver, minimize=minimize, reduction=reduction)
         self.cache = solver
 
@@ -74,6 +73,7 @@ class _CacheLoss(SolverLoss):
         self.cache.close()
 
 
+@worded(settings_of=(_CacheLoss, SolutionCache))
 class ContrastiveLoss(_CacheLoss):
     """The noise-contrastive loss of a wanted solution, or that of the maximum a posteriori.
 
@@ -86,7 +86,7 @@ class ContrastiveLoss(_CacheLoss):
     Args:
         solver: as in `SolverLoss`, or a `SolutionCache`, which has its settings.
         hardest: the best of the cache in place of the mean: the maximum a posteriori.
-        refresh: the probability that a batch is solved, and its solutions learnt.
+        refresh, limit: of the cache, as in `SolutionCache`.
         seed: of the decisions to solve.
         minimize, reduction, batched, workers, parallel: as in `SolverLoss`.
     """
@@ -120,7 +120,7 @@ class ContrastiveLoss(_CacheLoss):
         return reduced(values.masked_fill(lost, torch.nan), self.reduction)
 
 
-@worded()
+@worded(settings_of=(_CacheLoss, SolutionCache))
 class SolutionRankingLoss(_CacheLoss):
     """How predicted costs rank the solutions of a cache, against the true costs.
 
@@ -134,7 +134,7 @@ class SolutionRankingLoss(_CacheLoss):
         order: what is compared: "pointwise", "pairwise" or "listwise".
         scale: of the listwise softmax, in units of the objective, > 0.
         margin: of the pairwise loss, in the same units, >= 0.
-        refresh: the probability that a batch is solved, and its solutions learnt.
+        refresh, limit: of the cache, as in `SolutionCache`.
         seed: of the decisions to solve.
         minimize, reduction, batched, workers, parallel: as in `SolverLoss`.
     """

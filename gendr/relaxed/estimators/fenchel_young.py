@@ -35,7 +35,7 @@ from gendr.relaxed.estimators.solver_loss import (
 )
 
 
-@worded()
+@worded(settings_of=(SolverLoss,))
 class FenchelYoungLoss(SolverLoss):
     """The Fenchel-Young loss of a wanted solution.
 

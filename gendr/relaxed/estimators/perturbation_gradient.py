@@ -25,7 +25,7 @@ from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solver_loss import SolverLoss, check_problems, products
 
 
-@worded()
+@worded(settings_of=(SolverLoss,))
 class PerturbationGradientLoss(SolverLoss):
     """The perturbation gradient loss; a difference of two convex or concave functions.
 

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from gendr._common.checks import check_count, check_number
 from gendr._common.evaluations import Evaluations, Parallel, check_solutions
+from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import direction_of
 
 
+@worded()
 class SolutionCache:
     """A solver that mostly takes the best of the solutions that it knows.
 

@@ -20,6 +20,7 @@ from gendr._common.tracing import refuse_transforms
 from gendr._common.words import worded
 from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.direction import direction_of
+from gendr.relaxed.estimators.solution_cache import SolutionCache
 
 
 @worded()
@@ -31,10 +32,11 @@ class SolverLoss(nn.Module):
             With attributes `minimize` and `batched` it says these itself, as `SolutionCache` does.
         minimize: whether the solver minimises <x, w>; else it maximises.
         reduction: "mean" or "sum" over the batch, or "none".
-        batched: the solver takes stacks [N, *event] at once.
-        workers: how many threads or processes solve.
-        parallel: "threads", or "processes" for solvers that hold the lock of Python; these must be
-            importable.
+        batched: the solver takes stacks [N, *event] at once. This and the next two are not for a
+            `SolutionCache`, which has them already.
+        workers: how many threads or processes solve; by default 1.
+        parallel: "threads", the default, or "processes" for solvers that hold the lock of Python;
+            these must be importable.
         seed: of what is drawn; by default the randomness of torch.
 
     Attributes:
@@ -47,18 +49,15 @@ class SolverLoss(nn.Module):
         *,
         minimize: bool | None = None,
         reduction: Reduction = "mean",
-        batched: bool = False,
-        workers: int = 1,
-        parallel: Parallel = "threads",
+        batched: bool | None = None,
+        workers: int | None = None,
+        parallel: Parallel | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self._function = Evaluations(
-            solver,
-            batched=batched or bool(getattr(solver, "batched", False)),
-            workers=workers,
-            parallel=parallel,
-        )
+        given = given_settings(solver, batched=batched, workers=workers, parallel=parallel)
+        given["batched"] = bool(batched or getattr(solver, "batched", False))
+        self._function = Evaluations(solver, **given)
         self.minimize = direction_of(solver, minimize)
         self.reduction: Reduction = check_reduction(reduction)
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
@@ -88,6 +87,20 @@ class SolverLoss(nn.Module):
     def close(self) -> None:
         """End the threads or processes of the solver."""
         self._function.close()
+
+
+def given_settings(solver: Callable[[Any], Any], **settings: Any) -> dict[str, Any]:
+    """Settings of a solver that are not None.
+
+    Raises:
+        TypeError: the solver is a `SolutionCache`, which would ignore them.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if given and isinstance(solver, SolutionCache):
+        raise TypeError(
+            f"a SolutionCache has its settings already, got {', '.join(given)}; give them to it"
+        )
+    return given
 
 
 def reduced(values: Tensor, reduction: Reduction) -> Tensor:

@@ -14,10 +14,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from gendr._common.tracing import in_single
+from gendr._common.words import worded
 from gendr.relaxed.estimators.direction import check_batch
 from gendr.relaxed.estimators.solver_loss import SolverLoss, check_problems, products
 
 
+@worded()
 class SPOPlusLoss(SolverLoss):
     """The SPO+ loss; its gradient is a subgradient where solutions change.
 
