@@ -739,7 +739,7 @@ def test_a_stage_of_other_input_is_not_used(tmp_path):
 @pytest.mark.rotating(4, group="fits")
 def test_a_fit_that_ends_in_time(box, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
-    monkeypatch.setattr(fit, "NEARLY", -1e9)  # however fast the machine is
+    monkeypatch.setattr(photos, "NEARLY", -1e9)  # however fast the machine is
     command = ["fit", box, "-o", out, "--image-size", 16, "--views", 4, "--init", "hull"]
     assert run(*command, "--budget", "0.3s") == 0
     seconds, history = facts(out)["seconds"]["optimisation"], facts(out)["history"]

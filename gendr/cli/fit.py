@@ -57,7 +57,6 @@ PREVIEW_PART = 0.03
 # The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
-NEARLY = 0.1  # of a budget may be too much without a word
 _OF_SCENES = "faces", "box", "hold_out"  # options
 # Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
 # fit that starts from a sphere, whose few large faces show no more.
@@ -574,9 +573,7 @@ class _FitReport:
             if self.args.settings.budget is not None:
                 some = {k: v for k, v in self.clock.phases.items() if v >= 0.5}
                 spent = f" ({', '.join(f'{k} {v:.0f}' for k, v in some.items())})" if some else ""
-                over = self.clock.budgeted - self.args.settings.budget
-                if over > NEARLY * self.args.settings.budget:
-                    spent += f", {over:.0f} s more than the budget"
+                spent += photos.overrun(self.clock.budgeted, self.args.settings.budget)
             sys.stdout.write(
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s{spent}\n"

@@ -386,6 +386,15 @@ def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> C
     return found
 
 
+NEARLY = 0.1  # of a budget may be too much without a word
+
+
+def overrun(seconds: float, budget: float | None) -> str:
+    """By how much a command took longer than its budget, to end a line with; "" if it did not."""
+    over = 0.0 if budget is None else seconds - budget
+    return f", {over:.0f} s more than the budget" if over > NEARLY * (budget or 0.0) else ""
+
+
 def say_blurred(names: list[str], quiet: bool) -> None:
     """A line about photos that hardly count for the colours, if there are any."""
     if names and not quiet:

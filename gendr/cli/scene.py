@@ -27,6 +27,7 @@ from gendr.cli.photos import (
     TEXTURED,
     check_colors,
     given_options,
+    overrun,
     say_blurred,
     write_results,
 )
@@ -194,7 +195,8 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
             f"a scene of {len(used)} photos: {len(mesh.faces):,} faces, "
             f"{facts['matched']:.0%} of pixels matched, {_planar(facts)}"
             f"{facts['plain']:.0%} plain; PSNR {scores['psnr']:.1f} dB "
-            f"over the {scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s\n"
+            f"over the {scores['cover']:.0%} that it covers of {where}, {seconds['total']:.1f} s"
+            f"{overrun(seconds['total'], args.settings.budget)}\n"
             f"{out}: {', '.join([*(path.name for path in files), METRICS])}\n"
             f"next: open {out / TEXTURED} in any viewer\n"
         )

@@ -606,7 +606,9 @@ def test_a_budget_chooses_the_size_after_the_preview(room, tmp_path, monkeypatch
     monkeypatch.setattr(command, "_ALWAYS", -1e6)  # what is guessed before is not looked at
     for budget, side in (("1h", 96), ("0.9s", 70)):
         assert cli.main([*words, budget]) == 0
-        assert f"going on with {side} pixels" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert f"going on with {side} pixels" in said.err
+        assert ("s more than the budget" in said.out) == (budget == "0.9s")
         metrics = json.loads((tmp_path / "metrics.json").read_text())
         assert max(metrics["image_size"]) == side
 
