@@ -120,7 +120,7 @@ def one_hot_of_largest(x):
 
 
 GRAPHS = {
-    "images": (images, torch.rand(3, 3)),
+    "images": (images, torch.linspace(0, 0.5, 9).view(3, 3)),  # of no sliver
     "program": (lambda x: programs.bubble_sort(x, scale=0.3)[0], torch.randn(3, 4)),
     "estimator": (
         estimators.estimated(one_hot_of_largest, "smoothing", event_dims=1), torch.randn(3, 4)
