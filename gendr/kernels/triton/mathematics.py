@@ -11,15 +11,20 @@ argument first. tl.log, tl.log2 and tl.erf are full-precision code, within 2 ulp
 The polynomials are near-minimax fits of relative error, made for this file.
 """
 
-# Triton compiles these functions; their arguments are blocks of float32.
+# Triton compiles these functions; their arguments are blocks of float32. Distributions call those
+# with a written type, which a checker infers as NoReturn through Triton's own types now and then.
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import triton
 import triton.language as tl
+
+if TYPE_CHECKING:
+    from gendr.kernels.vocabulary import Block
 
 _LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
 # log(2) in two parts: an integer below 2^14 times the first is exact in float32.
@@ -63,7 +68,7 @@ def hazard(a, s):
 
 
 @triton.jit
-def exp_parts(x, rest):
+def exp_parts(x, rest) -> tuple[Block, Block]:
     """(s, p) with exp(x + rest) = s + s p, s a power of 2, p in [-0.3, 0.42] with its own digits.
 
     x has the magnitude, rest the digits that it had no room for, at most |x| / 2 of them; their sum
@@ -84,7 +89,7 @@ def exp_parts(x, rest):
 
 
 @triton.jit
-def exp_sum(x, rest):
+def exp_sum(x, rest) -> Block:
     """exp(x + rest), 2 ulp plus the rounding of the arguments; see `exp_parts` for the ranges."""
     s, p = exp_parts(x, rest)
     return s + s * p
@@ -98,14 +103,14 @@ def expm1(x):
 
 
 @triton.jit
-def exp_and_complement(x, rest):
+def exp_and_complement(x, rest) -> tuple[Block, Block]:
     """(y, 1 - y) for y = exp(x + rest) <= 1, both with all their digits; see `exp_parts`."""
     s, p = exp_parts(x, rest)
     return s + s * p, (1.0 - s) - s * p
 
 
 @triton.jit
-def parts_from_odds(r):
+def parts_from_odds(r) -> tuple[Block, Block]:
     """(A, S) with A + S = 1 and A / S = r in [0, inf], 3 ulp each; A = 0 at 0 and S = 0 at inf.
 
     The larger one is 1 less the smaller one: 1 / (1 + 0) need not be 1 on a GPU, but 1 - 0 is.
@@ -126,7 +131,7 @@ def power(x, p):
 
 
 @triton.jit
-def erfcx(x):
+def erfcx(x) -> Block:
     """exp(x^2) erfc(x) for x >= 0, 6 ulp; 0 at inf. With exp(-x^2) it is the tail of erfc."""
     v = 1.0 / (1.0 + 0.4 * x)
     p = 0.137561962 + v * (-0.235527724 + v * (0.140446931 + v * -0.0292151608))
@@ -152,13 +157,13 @@ def arccot(x):
 
 
 @triton.jit
-def exp_below_one(x):
+def exp_below_one(x) -> tuple[Block, Block]:
     """(y, 1 - y) for y = exp(x), x <= 0; see `exp_and_complement`."""
     return exp_and_complement(x, 0.0)
 
 
 @triton.jit
-def erf_and_erfc(t, e):
+def erf_and_erfc(t, e) -> tuple[Block, Block]:
     """(erf(t), erfc(t)) for t >= 0 and e = exp(-t^2), both with all their digits."""
     small = t < 0.5
     near = tl.where(small, t, 0.0)
