@@ -25,7 +25,7 @@ MAX_MEGAPIXELS = 150.0
 # Names of files that Pillow alone does not read.
 HEIC = (".heic", ".heif", ".hif")
 # Pillow's modes that must be converted, as they are not grey or RGB with or without alpha.
-_AS_RGBA = ("PA", "La", "RGBa")
+_AS_RGBA = ("PA", "RGBa")
 _AS_RGB = ("CMYK", "YCbCr", "LAB", "HSV", "RGBX")
 # TIFF 6.0: BitsPerSample, PhotometricInterpretation, PlanarConfiguration, SampleFormat.
 _BITS, _WHITE_IS, _PLANES, _SIGNED = 258, 262, 284, 339
@@ -241,4 +241,5 @@ def _plain_mode(image: Image) -> str:
         return "RGBA"
     if mode in _AS_RGB or mode == "P":
         return "RGB"
-    return "L" if mode == "1" else mode
+    # Pillow takes grey that is multiplied by alpha (TIFF) to LA alone.
+    return {"1": "L", "La": "LA"}.get(mode, mode)

@@ -501,6 +501,14 @@ def test_images_that_would_be_read_as_other_numbers(tmp_path):
         ends.save(tmp_path / "ends.tif", tiffinfo={262: 0})
         np.testing.assert_array_equal(load_texture(tmp_path / "ends.tif")[..., 0], [[1, 0]])
     (tmp_path / "ends.tif").unlink()
+    for mode, value in {"LA": (100, 128), "RGBA": (100, 50, 0, 128)}.items():
+        Image.new(mode, (2, 1), value).save(path := tmp_path / f"{mode}.tif")
+        kind = [struct.pack("<HHIHH", 338, 3, 1, kind, 0) for kind in (2, 1)]  # ExtraSamples
+        path.write_bytes(path.read_bytes().replace(*kind))  # `findings/alpha_of_tiff.sh`
+        frame = {"file_path": path.name, "transform_matrix": IDENTITY}
+        views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+        assert views.rgb is not None
+        np.testing.assert_allclose(views.rgb[0, 0] / views.masks[0], 199 / 255, atol=1e-6)
     write_tiff(tmp_path / "planes.tif", np.stack([grey, 2 * grey, grey]))
     write_tiff(tmp_path / "negative.tif", grey, t262=0)
     write_tiff(tmp_path / "signed.tif", grey, t339=2)
