@@ -115,7 +115,7 @@ class Network:
         return offsets
 
     @cached_property
-    def _arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def for_kernels(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """`pairs` and `offsets` for kernels alone.
 
         `torch.compile` lets an array that it reads be written, and so does a copy of the network:
