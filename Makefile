@@ -75,9 +75,14 @@ dist: $(STAMP)
 # All that the targets need, so that several may run at a time.
 installed: $(SITE)
 
-# uv fetches and unpacks the rest at once, but reads none of pip's settings: where these name an
-# index, or uv is not to be had or fails, pip does it. While it comes, PyTorch is compiled to
-# bytecode, which the first process would wait for.
+# uv fetches and unpacks the rest at once; it reads none of pip's settings, so it is told of the
+# indexes that they name. Where it is not to be had or fails, pip does it. While it comes, PyTorch
+# is compiled to bytecode, which the first process would wait for.
+INDEXES = $(BIN)/python -m pip config list | sort -r | sed -n \
+	-e 's/\\n/ /g' -e 's/^.*\.index-url=/UV_DEFAULT_INDEX=/p' -e 's/^.*\.no-index=.*/UV_NO_INDEX=1/p' \
+	-e 's/^.*\.extra-index-url=/UV_EXTRA_INDEX_URL=/p' -e 's/^.*\.find-links=/UV_FIND_LINKS=/p' \
+	-e 's/^.*\.cert=/SSL_CERT_FILE=/p'
+
 define set_up
 	@test -x $(BIN)/python || echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -85,9 +90,8 @@ define set_up
 	@$(PIP) "torch==2.13.0"
 	@echo "2 of 2: gendr from this folder, and what it uses"
 	@$(BIN)/python -c "import torch._dynamo" 2>/dev/null & \
-	if $(BIN)/python -m pip config list | grep -q index; then $(PIP) $(EDITABLE) ".[$(1)]"; \
-	else { $(PIP) uv && $(UV) $(EDITABLE) ".[$(1)]"; } 2>$(VENV)/uv.log || \
-	{ echo "uv failed ($(VENV)/uv.log): pip does it instead"; $(PIP) $(EDITABLE) ".[$(1)]"; }; fi
+	{ set -a; UV_INDEX_STRATEGY=unsafe-best-match; eval "$$($(INDEXES))"; $(PIP) uv && $(UV) $(EDITABLE) ".[$(1)]"; } 2>$(VENV)/uv.log || \
+	{ echo "uv failed ($(VENV)/uv.log): pip does it instead"; $(PIP) $(EDITABLE) ".[$(1)]"; }
 endef
 
 $(STAMP): pyproject.toml constraints.txt

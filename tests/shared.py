@@ -10,6 +10,9 @@ import pytest
 
 SEED = "GENDR_TEST_SEED"
 
+# Numba gives texts of errors colours, also of the many that say which overload does not fit.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
 # Programs that tests start find the packages lab and support as the tests do.
 ROOT = Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = os.pathsep.join(

@@ -115,6 +115,15 @@ class Network:
         return offsets
 
     @cached_property
+    def for_kernels(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """`pairs` and `offsets` for kernels alone.
+
+        `torch.compile` lets an array that it reads be written, and so does a copy of the network:
+        of another type for Numba, which would compile the kernels anew.
+        """
+        return self.pairs.copy(), self.offsets.copy()
+
+    @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Where each layer begins and ends among the pairs, in numbers, which graphs can read."""
         return tuple(pairwise(self.offsets.tolist()))

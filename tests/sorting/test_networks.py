@@ -1,5 +1,6 @@
 """Networks sort, by the 0-1 principle and by numbers; their shape, messages and drawings."""
 
+import pickle
 import sys
 from itertools import pairwise
 
@@ -189,3 +190,15 @@ def test_matrices_for_which_there_is_no_memory_are_refused(name, monkeypatch):
         permutation(torch.zeros(3, 50), name)
     of_memory(monkeypatch, 10**12)
     assert permutation(torch.zeros(3, 50), name).shape == (3, 50, 50)
+
+
+def test_kernels_take_copies_of_a_network_for_the_same_type():
+    """Pickle and `torch.compile` make read-only arrays writable: Numba would compile anew."""
+    from numba import typeof
+
+    first = bitonic(4)
+    assert not first.pairs.flags.writeable
+    second = pickle.loads(pickle.dumps(first))
+    assert [*map(typeof, second.for_kernels)] == [*map(typeof, first.for_kernels)]
+    second = pickle.loads(pickle.dumps(first))  # with what kernels have got
+    assert [*map(typeof, second.for_kernels)] == [*map(typeof, first.for_kernels)]

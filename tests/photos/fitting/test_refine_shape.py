@@ -587,6 +587,8 @@ def test_what_photos_know_little_of_is_made_smooth(ball, monkeypatch):
     mesh, rgb, camera, alpha = ball
     grey = 0.6 * alpha[:, None].expand_as(rgb)
     monkeypatch.setattr(shading, "_STAGES", ((1, 4.0, 15),))
+    monkeypatch.setattr(shading, "_WAYS", 24)  # lamps, each with a map of depths
+    monkeypatch.setattr(shading, "_SIDE", 64)
     for most in (refining.MOST_OFF, -1.0):
         monkeypatch.setattr(refining, "MOST_OFF", most)
         result = refine_shape(mesh, grey, camera, alpha, steps=1)

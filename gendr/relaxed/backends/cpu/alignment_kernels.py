@@ -63,7 +63,7 @@ def _by_weights(
     if slopes.shape[1] == 0:
         return
     ways.by_value[:count] = 1.0
-    minimum_backward(ways, count, decision, False)
+    minimum_backward(ways, count, decision, np.bool_(False))  # no constant: one compilation
     for k in range(2):
         copy(ways.by_x[k, :count], slopes[k])
 

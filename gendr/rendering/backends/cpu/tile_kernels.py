@@ -440,20 +440,9 @@ def _candidates(boxes, last, rows, down, across, block):
 
 
 @inner()
-def next_tiles(corners, boxes, last, rows, image, radius, size, width, block, slopes, places):
-    """Collect the next tiles within reach of faces before `last` and measure their distances.
-
-    The tile of a pixel has its number in images whose rows have so much `width`.
-
-    Returns their number; at the end of the walk there are no parts. Faces are visited in order.
-    Tiles lie side by side from the corner of the box of a face on, as far as images have whole
-    tiles, so that a small face has few; those of `rows` (y0, y1) are wanted. Unless there are
-    `slopes` or `places`, constants, only distances are measured.
-
-    Nothing branches on what is within reach, which nobody foresees: a candidate that is not is
-    overwritten by the next one.
-    """
-    columns, tiles, starts, faces, frames, lines, bases, found, owners = block[1:10]
+def _near_tiles(corners, boxes, last, rows, image, radius, size, width, block):
+    """The first part of `next_tiles`: which tiles they are, and where."""
+    _, tiles, starts, faces, frames, lines, bases, found, owners = block[1:10]
     down, across = (size[0] + SIDE - 1) & -SIDE, (size[1] + SIDE - 1) & -SIDE
     count, parts = _candidates(boxes, last, rows, down, across, block)
     half, middle, centre = 0.5 * min(size[0], size[1]), 0.5 * (size[1] - 1), 0.5 * (size[0] - 1)
@@ -475,6 +464,27 @@ def next_tiles(corners, boxes, last, rows, image, radius, size, width, block, sl
         tiles[n], owners[n] = (image * down + row) * width + column, part
         n += np.int64(near & (dx * dx + dy * dy <= frame[DISC + 2]))
         starts[part + 1] = n
+    return n
+
+
+@inner()
+def next_tiles(corners, boxes, last, rows, image, radius, size, width, block, slopes, places):
+    """Collect the next tiles within reach of faces before `last` and measure their distances.
+
+    The tile of a pixel has its number in images whose rows have so much `width`.
+
+    Returns their number; at the end of the walk there are no parts. Faces are visited in order.
+    Tiles lie side by side from the corner of the box of a face on, as far as images have whole
+    tiles, so that a small face has few; those of `rows` (y0, y1) are wanted. Unless there are
+    `slopes` or `places`, constants, only distances are measured: for each pair of these the rest of
+    this function is compiled, but not `_near_tiles`.
+
+    Nothing branches on what is within reach, which nobody foresees: a candidate that is not is
+    overwritten by the next one.
+    """
+    n = _near_tiles(corners, boxes, last, rows, image, radius, size, width, block)
+    columns, lines, bases, owners = block[1], block[6], block[7], block[9]
+    quad = corners.shape[1] == 4
     for k in range(n):
         place, tile = SINGLES * k, shifted(bases, OF_TILE * k)
         of_face = shifted(lines, OF_FACE * owners[k])

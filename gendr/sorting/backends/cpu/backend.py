@@ -59,7 +59,7 @@ def gates_forward(
     places = groups if save else 0, size * group
     saved = np.empty(places, dtype), np.empty(places, dtype)  # one array of both is slow to unpack
     run(
-        gates, groups, network.pairs, network.offsets, keys, address, power, float(steepness),
+        gates, groups, *network.for_kernels, keys, address, power, float(steepness),
         values, keep, swap, *saved, pieces=2, alone=_GATE * batch * size <= _SHARED,
     )  # fmt: skip
     others = () if alone else (from_numpy(keep), from_numpy(swap))
@@ -78,7 +78,7 @@ def gates_backward(
     none = differences[:0]
     of_x, parts = np.empty(x.shape, differences.dtype), np.empty(len(differences))
     run(
-        gates_back, len(parts), network.pairs, differences, swaps, address, power,
+        gates_back, len(parts), network.for_kernels[0], differences, swaps, address, power,
         float(steepness), none if of_values is None else of_values.numpy(),
         none if of_keep is None else of_keep.numpy(), of_x, parts,
         pieces=2, alone=_GATE_BACK * len(of_x) * network.size <= _SHARED,
@@ -112,7 +112,7 @@ def carry_forward(
     start = keep.new_empty(0, 0, 0) if payload is None else payload
     columns = blocks * kernels.LANES
     run(
-        kernels.carry, blocks * len(keep), network.pairs, _spans(network), keep.numpy(),
+        kernels.carry, blocks * len(keep), network.for_kernels[0], _spans(network), keep.numpy(),
         swap.numpy(), start.numpy(), payload is None, out.numpy(),
         pieces=2, alone=_CARRY * keep.numel() * columns <= _SHARED,
     )  # fmt: skip
@@ -135,7 +135,7 @@ def carry_backward(
     grad_start = torch.empty_like(start)
     columns = blocks * kernels.LANES
     run(
-        kernels.carry_back, runs * batch, network.pairs, _spans(network), keep.numpy(),
+        kernels.carry_back, runs * batch, network.for_kernels[0], _spans(network), keep.numpy(),
         swap.numpy(), start.numpy(), payload is None, grad.numpy(), grad_keep.numpy(),
         grad_start.numpy(), pieces=2, alone=_CARRY_BACK * keep.numel() * columns <= _SHARED,
     )  # fmt: skip
@@ -166,4 +166,4 @@ KERNELS = {
 def _spans(network: Network) -> np.ndarray:
     from gendr.sorting.backends.cpu import kernels
 
-    return kernels.spans(network.pairs, network.n)
+    return kernels.spans(network.for_kernels[0], network.n)

@@ -160,7 +160,7 @@ def every_tops(scores, target, mask, gradient, batch, n, count, mean, result):
     """`tops` and `add_up` of all lists."""
     found = np.empty((2, batch))
     x, y, known, slopes = _arrays(scores, target, mask, gradient, batch, n, count, result.dtype)
-    tops(x, y, known, found, slopes, 0, batch)
+    tops(x, y, known, found, slopes, np.int64(0), batch)  # the type of Python's: one compilation
     return add_up(found, mean, result)
 
 
@@ -169,7 +169,7 @@ def every_levels(scores, target, mask, gradient, batch, n, count, mean, result):
     """`levels` and `add_up` of all lists."""
     found = np.empty((2, batch))
     x, y, known, slopes = _arrays(scores, target, mask, gradient, batch, n, count, result.dtype)
-    levels(x, y, known, found, slopes, 0, batch)
+    levels(x, y, known, found, slopes, np.int64(0), batch)  # the type of Python's: one compilation
     return add_up(found, mean, result)
 
 

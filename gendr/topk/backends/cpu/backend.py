@@ -141,7 +141,7 @@ def _network(
     differences, swaps = np.empty((2, groups, wires.size * GROUP), values.dtype)
     addresses = tails_address(name), density_address(name)
     outputs = np.array(wires.outputs[::-1])
-    by = wires.pairs, wires.offsets, outputs, *addresses, power_of(method.distribution)
+    by = *wires.for_kernels, outputs, *addresses, power_of(method.distribution)
     return by, ((values, keep, swap, differences, swaps), grad_keep)
 
 
