@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -352,34 +351,26 @@ def _overlay(mesh: Mesh, camera: Camera, mask: Tensor, window: visual.Closeup) -
 
 
 def _sheet(title: str, mesh: Mesh, posed: Posed, count: int) -> visual.Pixels:
-    """A column for each of some of `count` images: mask, mesh, difference, and the other poses."""
-    windows = [visual.Closeup.of(image.mask[None], TILE) for image, _ in posed]
-    each = [(image, result, window) for (image, result), window in zip(posed, windows, strict=True)]
-
-    def drawn(camera: Camera, window: visual.Closeup, color: visual.Color) -> visual.Pixels:
-        return visual.shaded(mesh, window.camera(camera), window.size, color)[0]
-
-    rows: list[tuple[str, visual.Color, list[visual.Pixels], list[str]]] = [
-        ("image", visual.TARGET, [visual.photo(x.mask[None], None, 0, w) for x, _, w in each], []),
-        ("mesh", visual.FIT, [drawn(found.camera, w, visual.FIT) for _, found, w in each],
-         [f"IoU {float(found.iou):.3f}{', poor' * (float(found.iou) < POOR)}"
-          for _, found, _ in each]),
-        ("difference", visual.INK, [_overlay(mesh, y.camera, x.mask, w) for x, y, w in each], []),
-    ]  # fmt: skip
-    for k in range(1, 1 + min(OTHERS, max(len(found.candidates[0]) - 1 for _, found in posed))):
-        tiles, notes = [np.full((1, 1, 3), 255, np.uint8)] * len(each), [""] * len(each)
-        for i, (_, found, window) in enumerate(each):
-            for other in found.candidates[0][k : k + 1]:
-                tiles[i] = drawn(other.camera, window, visual.BOTH)
-                notes[i] = f"{other.iou:.3f}, {other.angle:.0f}°"
-        rows.append(("or this", visual.INK, tiles, notes))
+    """A row for each of some of `count` images: mask, mesh, difference, and the other poses."""
+    others = min(OTHERS, max(len(result.candidates[0]) - 1 for _, result in posed))
+    rows: list[tuple[str, visual.Color, list[visual.Pixels], list[str]]] = []
+    for image, result in posed:
+        window = visual.Closeup.of(image.mask[None], TILE)
+        tiles = [visual.photo(image.mask[None], None, 0, window)]
+        tiles += visual.shaded(mesh, window.camera(result.camera), window.size, visual.FIT)
+        tiles += [_overlay(mesh, result.camera, image.mask, window)]
+        poor = ", poor" if float(result.iou) < POOR else ""
+        notes = [image.name, f"IoU {float(result.iou):.3f}{poor}", ""]
+        for each in result.candidates[0][1 : 1 + others]:
+            tiles += visual.shaded(mesh, window.camera(each.camera), window.size, visual.BOTH)
+            notes += [f"{each.iou:.3f}, {each.angle:.0f}° away"]
+        rows.append(("", visual.INK, tiles, notes))
     shown = "" if count == len(posed) else f", {len(posed)} of them"
     return visual.sheet(
         f"{title} in {count} image{'s' * (count > 1)}{shown}",
-        "The mesh in the poses found; below the IoU, of others also by how much they are turned",
-        [image.name for image, _ in posed],
+        "difference: grey both, blue the image only, orange the mesh only",
+        ["image", "mesh", "difference", *["or this"] * others],
         rows,
-        ((visual.BOTH, "in both"), (visual.TARGET, "image only"), (visual.FIT, "mesh only")),
     )
 
 

@@ -66,7 +66,7 @@ _MIRRORS = {
     "seems to be behind the wall is there again before it; the mesh has planes there, and what may "
     "stand behind the glass is not in it",
 }
-# Photos on the sheet, and the longer side of a picture.
+# Photos on the sheet, and the width of a picture.
 SHOWN, TILE = 4, 480
 
 
@@ -364,21 +364,18 @@ def _planar(facts: dict[str, Any]) -> str:
 def _sheet(
     mesh: Mesh, scene: Scene, rows: list[int], title: str, subtitle: str = ""
 ) -> visual.Pixels:
-    """Photos, upright, and below each the mesh with its colours and without, from its camera."""
+    """Photos, upright, and beside each the mesh with its colours and without, from its camera."""
     from PIL import Image
 
-    chosen = [rows[i] for i in visual.spread(len(rows), SHOWN)]
-    columns: list[list[visual.Pixels]] = []
-    for i in chosen:
+    lines: list[tuple[str, visual.Color, list[visual.Pixels], list[str]]] = []
+    for i in (rows[k] for k in visual.spread(len(rows), SHOWN)):
         height, width = scene.images[i].shape[:2]
-        part = TILE / max(height, width)
+        part = TILE / (height if scene.quarters[i] % 2 else width)
         size = (round(part * height), round(part * width))
         camera: Camera = camera_of(scene, [i], (height, width))
         shown = Image.fromarray(scene.images[i]).resize((size[1], size[0]), Image.Resampling.BOX)
         painted = visual.shaded(mesh.with_unlit(), camera, size)[0]
         bare = visual.shaded(mesh, camera, size, visual.BOTH)[0]
-        tiles = np.asarray(shown), painted, bare
-        columns.append([np.rot90(tile, -scene.quarters[i]) for tile in tiles])
-    names = ("photo", visual.TARGET), ("colours", visual.FIT), ("shape", visual.INK)
-    lines = [(*names[k], [column[k] for column in columns], ()) for k in range(3)]
-    return visual.sheet(title, subtitle, [scene.names[i] for i in chosen], lines, most=SHOWN)
+        tiles = [np.rot90(x, -scene.quarters[i]) for x in (np.asarray(shown), painted, bare)]
+        lines.append(("", visual.INK, tiles, [scene.names[i], "", ""]))
+    return visual.sheet(title, subtitle, ("photo", "with colours", "shape"), lines)

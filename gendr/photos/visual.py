@@ -502,9 +502,10 @@ def sheet(
     Args:
         title: First line.
         subtitle: Second line.
-        captions: Of the columns; of long ones the end, which tells files apart.
-        rows: Of each row its name, the ink of that, its pictures, of any sizes, and what is said
-            under each, or ().
+        captions: Of the columns. Of long ones, and of what is said, the end, which tells files
+            apart.
+        rows: Of each row its name, the ink of that, its pictures, of any sizes and perhaps fewer
+            than columns, and what is said under each, or ().
         legend: Inks and what they mean, for a last line.
         most: Columns side by side.
     """
@@ -522,16 +523,16 @@ def sheet(
         x, y = left + k % columns * (wide + gap), top + k // columns * block
         if k % columns == 0:
             page.box(16, y, width - 32, 1, LINE)
-        short = caption if len(caption) <= 28 else f"…{caption[-27:]}"
-        page.text(x + wide // 2, y + 8, short, 12, FAINT, "ma")
+        page.text(x + wide // 2, y + 8, _short(caption), 12, FAINT, "ma")
         y += head
         for (name, ink, pictures, notes), step in zip(rows, steps, strict=True):
             if k % columns == 0:
                 page.text(16, y + tall // 2, name, 13, ink, "lm")
-            rest = tall - pictures[k].shape[0], wide - pictures[k].shape[1]
-            page.tile(pictures[k], x + rest[1] // 2, y + rest[0] // 2)
-            if notes:
-                page.text(x + wide // 2, y + tall + 5, notes[k], 12, INK, "ma")
+            for tile in pictures[k : k + 1]:
+                rest = tall - tile.shape[0], wide - tile.shape[1]
+                page.tile(tile, x + rest[1] // 2, y + rest[0] // 2)
+            for note in notes[k : k + 1]:
+                page.text(x + wide // 2, y + tall + 5, _short(note), 12, INK, "ma")
             y += step
     x, y = left, page.image.height - 26
     for color, text in legend:
@@ -539,6 +540,10 @@ def sheet(
         page.text(x + 18, y + 6, text, 12, INK, "lm")
         x += 150
     return page.pixels()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 28 else f"…{text[-27:]}"
 
 
 def fit_sheet(
