@@ -22,7 +22,7 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import fit, photos, pose
+from gendr.cli import fit, photos, pose, progress
 from gendr.cli.parser import Fit, build_parser
 from gendr.cli.resume import Run, StageFile
 from gendr.jobs.folders import SOURCES, locked, output_folder
@@ -545,7 +545,7 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     whole, out = tmp_path / "whole", tmp_path / "out"
     command = ["fit", box, *SMALL]
     assert run(*command, "-o", whole) == 0
-    monkeypatch.setattr(fit, "PREVIEW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "PREVIEW_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         interrupt_after(patch, 7)
         assert run(*command, "-o", out) == 130
@@ -678,7 +678,7 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     run = resumed(resume=False)
     for what in ("frames", "masks"):
         assert not run.uses(what, True, 60)
-        run.made(what)
+        run.made()
     checkpoint.touch()
     run = resumed()
     assert run.uses("frames", True, 60)
@@ -689,7 +689,7 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     assert capsys.readouterr().err == (
         "gendr: the options of masks have changed since: all from masks on is made anew\n"
     )
-    run.made("masks")
+    run.made()
     assert not checkpoint.exists()  # it was of the masks before
     photo.write_text("another")
     assert not resumed().uses("frames", True, 60)
@@ -711,7 +711,7 @@ def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     assert resumed(init="hull").has_results
     assert not resumed(init="hull").is_finished
     run = resumed()
-    run.made("masks")
+    run.made()
     assert run.resume is False
     assert not resumed().has_results  # others are on their way
     resumed().finish(results)
@@ -1128,10 +1128,7 @@ BAD_INPUT = [
     ("fit pose --views 12", "--views is for meshes, and pose is photos of an object"),
     ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
     ("fit box.ply --background white", "--background is for photos of an object, and box.ply is"),
-    ("fit box.ply --masks broken", "--masks is for photos of an object, and box.ply is a mesh"),
-    ("fit box.ply --keep-doubtful", "--keep-doubtful is for photos of an object, and box.ply is"),
     ("fit box.ply --texture-size 64", "--texture-size is for photos, and box.ply is a mesh"),
-    ("fit box.ply --no-remesh --edge 1", "--edge has no effect, as faces are kept without"),
     ("fit box.ply --init sphere --edge 1", "--edge has no effect, as faces are kept without"),
     ("fit box.ply --init box.ply --subdivisions 2", "has no effect, as --init is box.ply, no"),
     ("fit box.ply --steps 5 --budget 9s", "--steps has no effect, as --budget is given"),
@@ -1160,7 +1157,6 @@ BAD_INPUT = [
     ("fit box.ply --colors vertex", "--colors is for photos, and box.ply is a mesh"),
     ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
     ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
-    ("fit box.ply --shape photos", "--shape is for photos of an object, and box.ply is a mesh"),
     ("fit box.ply --refine cameras", "--refine is for photos of an object, and box.ply is a"),
     ("fit grey --shape photos", "--shape photos needs photos, and grey is masks without colours"),
     ("fit box.ply --scale 1cm", "1.5px"),

@@ -94,7 +94,7 @@ def with_photos(args: Command, photos: str, run: Run) -> tuple[Command, str]:
         with Session("frames", None, quiet=args.quiet, at_once=True) as session:
             with session.part("frames") as tell:
                 found = extract_frames(path, place, args.frames or FRAME_COUNT, callback=tell)
-        run.made("frames")
+        run.made()
         if not args.quiet:
             say("gendr", f"{len(found)} sharp frames of {path.name}, in {place}")
     return replace(args, **{name: str(place)}), str(place)
@@ -124,7 +124,7 @@ def with_cameras(args: Command, photos: str, run: Run) -> Command:
     if not run.uses("cameras", file.is_file(), *(photo.name for photo in inside)):
         found = _found(folder, args.max_megapixels, args.quiet)
         write_all(found.files(file))
-        run.made("cameras")
+        run.made()
         if not args.quiet:
             say("gendr", _line(found))
     return replace(args, cameras=str(file))

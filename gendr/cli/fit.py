@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -34,7 +33,7 @@ from gendr.cli.progress import Session
 from gendr.cli.resume import CHECKPOINT, PROGRESS, Run, Stages
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
-from gendr.jobs.loop import Pace
+from gendr.jobs.loop import Stopwatch
 from gendr.kernels.threads import Beside, num_threads
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -53,10 +52,8 @@ if TYPE_CHECKING:
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
 MESH, SHEET, ANIMATION, PREVIEW = "fit.obj", "sheet.png", "fit.gif", "preview.png"
-# Seconds between two checkpoints, and between two previews; these take at most this part of the
-# time.
-SAVE_SECONDS = PREVIEW_SECONDS = 5.0
-PREVIEW_PART = 0.03
+# Seconds between two checkpoints.
+SAVE_SECONDS = 5.0
 # The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
@@ -157,7 +154,7 @@ class _Target:
 
 def run(args: Fit) -> int:
     """Run `gendr fit` and return the exit status."""
-    clock = _Stopwatch()
+    clock = _FitClock()
     device = usable_device(args.device)
     choose(args.settings.backend, torch.zeros((), device=device))  # refuses what is not there
     with output_folder(out := Path(args.output)):
@@ -166,7 +163,7 @@ def run(args: Fit) -> int:
         return _run(args, device, clock)
 
 
-def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
+def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
     settings = args.settings
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
@@ -365,26 +362,11 @@ def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
 # output
 
 
-class _Stopwatch:
-    """A stopwatch that sums the seconds of each phase."""
-
-    def __init__(self) -> None:
-        self.start = self.last = time.perf_counter()
-        self.phases: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.phases[name] = round(now - self.last, 3)
-        self.last = now
-
-    def seconds(self) -> dict[str, float]:
-        return {**self.phases, "total": round(time.perf_counter() - self.start, 3)}
-
+class _FitClock(Stopwatch):
     @property
     def budgeted(self) -> float:
         """The seconds that count of a budget: all but those for cameras."""
-        cameras = self.phases["find cameras"] + self.phases.get("cameras", 0.0)
-        return time.perf_counter() - self.start - cameras
+        return self.elapsed - self.phases["find cameras"] - self.phases.get("cameras", 0.0)
 
 
 class _FitReport:
@@ -397,7 +379,7 @@ class _FitReport:
         settings: FitSettings,
         target: _Target,
         stages: Stages,
-        clock: _Stopwatch,
+        clock: _FitClock,
         start: str,
         carrier: str,
         beside: Beside,
@@ -406,7 +388,6 @@ class _FitReport:
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
-        self.previews = Pace(PREVIEW_SECONDS, PREVIEW_PART)
         # Drawn while the fit goes on: the target, and every shape of the trace.
         self.beside = beside
         self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
@@ -420,11 +401,9 @@ class _FitReport:
         self.session.show(done, loss=state.loss, IoU=state.best_iou)
         where = f"after step {state.step} of {self.total(state)}"
         self.session.place = where, f"from {self.out / CHECKPOINT}"
-        self.session.after(state, partial(self.save, state))
         self.draw(state)
-        if state.trace and self.previews.is_due:
-            with self.previews.paused():
-                self.preview(state)
+        preview = partial(self.preview, state) if state.trace else None
+        self.session.after(state, partial(self.save, state), preview)
 
     def total(self, state: FitState) -> int:
         """The number of steps of the fit, as far as it is known."""

@@ -98,7 +98,7 @@ def with_masks(args: Fit, run: Run) -> Fit:
         try:
             cameras = _cameras(open_folder(folder, None, limit, args.cameras))
             said = _write(photos, place, Masks.image_size, limit, args.quiet, cameras)
-            run.made("masks")
+            run.made()
         except (ValueError, RuntimeError) as error:
             why = str(error)
         if why is not None:  # raised here, as what the other error was raised in holds all photos
@@ -157,7 +157,7 @@ def _write(
                         "it is where photos from other sides show it, too"
                     )
                     if not quiet:
-                        session.write(f"gendr: {text}")
+                        say("gendr", text)
                     raise ValueError(text)
             masks = mapped(
                 lambda i: with_soft_outlines(images[i].planes, masks[i]), range(len(photos))

@@ -99,8 +99,8 @@ class Run:
             self._compare(what, f"the options of {what}", f"all from {what} on")
         return self.resume and there
 
-    def made(self, what: str) -> None:
-        """Keep what something was made with, as `uses` was told; what comes after it goes."""
+    def made(self) -> None:
+        """Keep with what all was made that `uses` has named; what comes after it is made anew."""
         self.resume, self._begun = False, False
         self.begin()
         self._begun = False

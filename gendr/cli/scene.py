@@ -28,6 +28,7 @@ from gendr.cli.photos import (
 )
 from gendr.cli.progress import Session
 from gendr.cli.resume import Run, Stages
+from gendr.jobs.loop import Stopwatch
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
@@ -91,7 +92,7 @@ def run(args: Fit, run: Run, why: NoBackdropError | None = None) -> int:
 
 
 def _run(args: Fit, run: Run, by_itself: bool) -> int:
-    begin = time.perf_counter()
+    clock = Stopwatch()
     out, path = run.out, model_file(args.target)
     side, count = _side(args, path)
     every = args.hold_out
@@ -101,14 +102,13 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
     left_out = list(range(min(every, count) // 2, count, every)) if every else []
     given = read_box(args.box) if args.box else None
     session = Session("scene", None, quiet=args.quiet, at_once=True)
-    seconds: dict[str, float] = {}
     with session:
         with session.part("read"):
             scene = read_scene(
                 path, cameras=args.cameras, side=side, max_megapixels=args.max_megapixels,
                 left_out=left_out,
             )  # fmt: skip
-        seconds["read"] = round(time.perf_counter() - begin, 2)
+        clock.lap("read")
         _warn(args, scene, left_out)
         box: Any = None
         if args.box:
@@ -121,9 +121,8 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
         run.begin()
         stages = Stages(run, session)
         session.place = "on its way", f"with what is in {out}"
-        lap = time.perf_counter()
-        scene = _previewed(args, run, scene, settings, session, lap - begin)
-        seconds["preview"] = round(time.perf_counter() - lap, 2)
+        scene = _previewed(args, run, scene, settings, session, clock.elapsed)
+        clock.lap("preview")
         with session.part("stereo") as tell:
             try:
                 found = build(scene, out / FOLDER, settings, tell)
@@ -138,8 +137,7 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
         skies = [depths < 0 for depths in found.cloud.depths]
         del found
         give_back()
-        seconds |= facts.pop("seconds")
-        lap = time.perf_counter()
+        clock.lapped(facts.pop("seconds"))
         blurred: list[str] = []
         if args.colors != "none":
             colors = _colored(args, mesh, scene, used, (images, masks, trust), stages)
@@ -147,8 +145,7 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
             say_blurred(blurred, args.quiet)
         del images, masks, trust
         give_back()
-        seconds["colors"] = round(time.perf_counter() - lap, 2)
-        lap = time.perf_counter()
+        clock.lap("colors")
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, skies, lambda part: tell(part))
             missing = _not_placed(args)
@@ -156,9 +153,9 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
             page = _sheet(mesh, scene, left_out or used, *said)
         if not args.quiet:
             for line in warnings_of(scores["each"], facts, boxed=box is not None):
-                session.write(f"gendr: {line}")
-        seconds["measure"] = round(time.perf_counter() - lap, 2)
-        seconds["total"] = round(time.perf_counter() - begin, 2)
+                say("gendr", line)
+        clock.lap("measure")
+        seconds = clock.seconds()
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
         metrics: dict[str, Any] = {
             "finished": True, "kind": "scene", "target": str(args.target),
@@ -257,7 +254,7 @@ def _previewed(
     write_all({**files, kept: as_json({"side": side, **asked})})
     if not args.quiet:
         text = f"a preview after {taken:.0f} s: {glb}"
-        session.write(text + (f"; going on with {side} pixels" if budget is not None else ""))
+        say("gendr", text + (f"; going on with {side} pixels" if budget is not None else ""))
     return scene.smaller(side)
 
 

@@ -38,7 +38,6 @@ from gendr.cli.resume import CHECKPOINT, Run
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
-from gendr.jobs.loop import Pace
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
@@ -69,9 +68,8 @@ SPLATS, PLY, GLB = "splats.npz", "splats.ply", "splats.glb"
 SHEET, ANIMATION = "sheet.png", "orbit.gif"
 HARD, PREVIEW, START = "opaque.pt", "preview.png", "start.npz"
 FILES = (SPLATS, PLY, GLB, SHEET, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
-# Seconds between two checkpoints, and between two previews, which take at most this part of the
-# time.
-SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
+# Seconds between two checkpoints.
+SAVE_SECONDS = 30.0
 # The shorter side of photos by default, and the least: the window of `ssim`.
 IMAGE_SIZE, SMALLEST = 400, 11
 # Pictures on the sheet; frames of the walk, and the longest that the shorter side of one is.
@@ -454,7 +452,7 @@ class _Report:
     ) -> None:  # fmt: skip
         self.args, self.settings, self.scene, self.session = args, settings, scene, session
         self.run, self.plan = run, plan
-        self.out, self.previews = Path(args.output), Pace(PREVIEW_SECONDS, PREVIEW_PART)
+        self.out = Path(args.output)
 
     def step(self, training: Training, before: Training | None = None) -> None:
         """Show a step that is done, and save now and then.
@@ -479,10 +477,7 @@ class _Report:
         what = f"after step {training.step}" + (" of opaque triangles" if before else "")
         session.place = what, f"from {self.out / CHECKPOINT}"
         path = self.out / (CHECKPOINT if before is None else HARD)
-        session.after(training, partial(self.save, training, path))
-        if self.previews.is_due:
-            with self.previews.paused():
-                self.preview(training)
+        session.after(training, partial(self.save, training, path), partial(self.preview, training))
 
     def save(self, training: Training, path: Path) -> None:
         """Write a checkpoint."""

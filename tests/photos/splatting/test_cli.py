@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import splat
+from gendr.cli import progress, splat
 from gendr.losses import psnr, ssim
 from gendr.mesh import icosphere
 from gendr.photos import save_views
@@ -205,7 +205,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
 @pytest.mark.every
 def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(splat, "PREVIEW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "PREVIEW_SECONDS", 0.0)
     whole = splat.write_whole
     monkeypatch.setattr(splat, "write_whole", lambda *args: (seen.append(args[0]), whole(*args)))
     assert run(ball, "-o", tmp_path, "--triangles", 40, "--steps", 20) == 0
