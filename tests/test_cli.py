@@ -710,9 +710,7 @@ def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     assert not resumed(resume=False).is_finished
     assert resumed(init="hull").has_results
     assert not resumed(init="hull").is_finished
-    run = resumed()
-    run.made()
-    assert run.resume is False
+    resumed().begin()
     assert not resumed().has_results  # others are on their way
     resumed().finish(results)
     results[0].unlink()
