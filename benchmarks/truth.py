@@ -47,6 +47,7 @@ from gendr.cli.fit import IMAGE_SIZE
 from gendr.cli.masks import with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.photos import STEREO_SIZE
+from gendr.cli.resume import Run
 from gendr.mesh import Camera, Mesh, example, mesh_quality
 from gendr.photos import load_views, visual
 from gendr.photos.fitting.visibility import visible_faces
@@ -383,8 +384,9 @@ def compared(name: str, truth: Mesh, mesh: Mesh, camera: Camera, size: int) -> d
 
 def measure(name: str, truth: Mesh, folder: Path) -> dict[str, Any]:
     """Fit the photos of a shape, and compare."""
-    plain = Fit(target=str(folder), quiet=True, settings=gendr.FitSettings())
-    masks = with_masks(plain, folder / "fit").masks
+    settings, out = gendr.FitSettings(), str(folder / "fit")
+    plain = Fit(target=str(folder), output=out, quiet=True, settings=settings)
+    masks = with_masks(plain, Run(plain, folder)).masks
     own = load_views(folder, masks=masks)
     size = min(own.image_size)
     small, large = (

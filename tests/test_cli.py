@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,10 +22,9 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import fit, photos, pose
-from gendr.cli.common import Sources
+from gendr.cli import fit, photos, pose, progress
 from gendr.cli.parser import Fit, build_parser
-from gendr.cli.stages import StageFile
+from gendr.cli.resume import Run, StageFile
 from gendr.jobs.folders import SOURCES, locked, output_folder
 from gendr.mesh import cube, icosphere
 from gendr.photos import Views, save_views, visual
@@ -294,18 +294,18 @@ def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatc
 
 
 UNFIT_POSES = [
-    ("rig --rig --resume", "--resume cannot be given with --rig"),
-    ("rig --rig --track", "--track cannot be given with --rig"),
-    ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
-    ("rig --rig --fov 20", "--fov cannot be given with --rig"),
-    ("video --fov 20 --lens 9 9 4 4", "--fov cannot be given with --lens"),
-    ("rig --rig --lens 9 9 4 4", "--lens cannot be given with --rig"),
-    ("video --find-fov --lens 9 9 4 4", "--find-fov cannot be given with --lens"),
+    ("rig --rig --resume", "--resume has no effect, as the one pose of --rig"),
+    ("rig --rig --track", "--track has no effect, as the images of --rig are"),
+    ("rig --rig --find-fov", "--find-fov has no effect, as the images of --rig"),
+    ("rig --rig --fov 20", "--fov has no effect, as the images of --rig"),
+    ("video --fov 20 --lens 9 9 4 4", "--fov has no effect, as --lens says"),
+    ("rig --rig --lens 9 9 4 4", "--lens has no effect, as the images of --rig"),
+    ("video --find-fov --lens 9 9 4 4", "--find-fov has no effect, as --lens says"),
     ("video --lens 0 9 4 4", "focal"),
     ("rig video --rig", "--rig takes one folder"),
     ("video --rig", "image folder without poses"),
     ("video/8.png --rig", "--rig takes a folder with transforms.json, or that file, got the"),
-    ("video --find-scale", "--find-scale is for --rig"),
+    ("video --find-scale", "--find-scale has no effect, as the unit of cameras"),
     ("rig --track", "is a folder without images"),
 ]
 
@@ -545,7 +545,7 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     whole, out = tmp_path / "whole", tmp_path / "out"
     command = ["fit", box, *SMALL]
     assert run(*command, "-o", whole) == 0
-    monkeypatch.setattr(fit, "PREVIEW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "PREVIEW_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         interrupt_after(patch, 7)
         assert run(*command, "-o", out) == 130
@@ -660,64 +660,77 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
     assert (out / "fit.ply").read_bytes() == (whole / "fit.ply").read_bytes()
 
 
-def test_frames_cameras_and_masks_of_other_photos_are_not_used(tmp_path, capsys):
-    photo = tmp_path / "a.jpg"
-    photo.write_text("one")
-
-    def sources(*options):
-        return Sources(tmp_path, "masks", [photo], *options)
-
-    assert sources().unchanged()  # of earlier versions nothing is known
-    sources().keep()
-    Sources(tmp_path, "frames", [photo]).keep()
-    assert sources().unchanged()
-    assert not sources(60).unchanged()
-    photo.write_text("another")
-    assert not sources().unchanged()
-    assert capsys.readouterr().err.count("what masks were made from has changed") == 2
-    (tmp_path / SOURCES).write_text("damaged")
-    assert sources().unchanged()
-
-
-def test_results_of_other_photos_are_not_gone_on_with(tmp_path, capsys):
-    args, digests = Fit(settings=FitSettings(), target=str(tmp_path), output="out"), []
-    for name in ("a.png", "b.png"):
-        (tmp_path / name).write_bytes(b"seen")
-        digests.append(photos.digests(args, tmp_path))
-    assert digests[0] != digests[1]
-    assert not photos.has_changed(tmp_path, "one")
-    for name in ("metrics.json", "progress.json"):
-        (tmp_path / name).write_text(json.dumps({"sources": "one"}))
-        assert not photos.has_changed(tmp_path, "one")
-        assert photos.has_changed(tmp_path, "two")
-        assert "have changed since: all is made anew" in capsys.readouterr().err
-        (tmp_path / name).write_text("{}")  # of earlier versions nothing is known
-        assert not photos.has_changed(tmp_path, "two")
-    for files in (3, [1], {"a.png": 1}, ["c.png"]):  # of another program, or gone
-        (tmp_path / "metrics.json").write_text(json.dumps({"files": files}))
-        assert not photos.is_finished(tmp_path)
-    (tmp_path / "progress.json").write_text(json.dumps({"sources": "one"}))
-    (tmp_path / "cameras.pt").write_text("of what was interrupted later")
-    later = (tmp_path / "progress.json").stat().st_mtime_ns + 1
-    os.utime(tmp_path / "cameras.pt", ns=(later, later))
-    assert not photos.has_changed(tmp_path, "two")
-
-
-def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(tmp_path):
+@pytest.fixture
+def resumed(tmp_path):
+    """What a command with --resume, of the photos in a folder, finds in another one."""
+    (tmp_path / "out").mkdir()
     args = Fit(target=str(tmp_path), output=str(tmp_path / "out"), settings=FitSettings())
+    return lambda **more: Run(replace(args, **{"resume": True, **more}), tmp_path)
 
-    def found(name):
+
+def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path, capsys):
+    photo, checkpoint = tmp_path / "a.jpg", tmp_path / "out/checkpoint.pt"
+    photo.write_text("one")
+    with pytest.raises(
+        ValueError, match=r"no checkpoint\.pt in .*out; leave --resume out to start"
+    ):
+        resumed()
+    run = resumed(resume=False)
+    for what in ("frames", "masks"):
+        assert not run.uses(what, True, 60)
+        run.made()
+    checkpoint.touch()
+    run = resumed()
+    assert run.uses("frames", True, 60)
+    assert not run.uses("cameras", False)  # which are not there, and nothing is said
+    assert run.uses("cameras", True)  # of earlier versions nothing is known
+    assert run.resume
+    assert not run.uses("masks", True, 61)
+    assert capsys.readouterr().err == (
+        "gendr: the options of masks have changed since: all from masks on is made anew\n"
+    )
+    run.made()
+    assert not checkpoint.exists()  # it was of the masks before
+    photo.write_text("another")
+    assert not resumed().uses("frames", True, 60)
+    said = "photos, or files beside them, have changed since: all is made anew"
+    assert said in capsys.readouterr().err
+    (tmp_path / "out" / SOURCES).write_text("damaged")
+    assert resumed().uses("frames", True, 60)
+
+
+def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
+    results = [tmp_path / "out/fit.obj", tmp_path / "out/fit.gif"]
+    for path in results:
+        path.touch()
+    assert not resumed(resume=False).has_results
+    resumed(resume=False).finish(results)
+    assert resumed().is_finished
+    assert resumed(quiet=True).is_finished
+    assert not resumed(resume=False).is_finished
+    assert resumed(init="hull").has_results
+    assert not resumed(init="hull").is_finished
+    resumed().begin()
+    assert not resumed().has_results  # others are on their way
+    resumed().finish(results)
+    results[0].unlink()
+    assert not resumed().has_results
+
+
+def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tmp_path):
+    def changes(name):
+        resumed(resume=False).begin()
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("new")
-        return photos.digests(args, tmp_path)
+        return not resumed().resume
 
-    first = found("images/a.jpg")
+    assert changes("images/a.jpg")
     for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):
-        assert found(name) == first, name
-    found("other/progress.json")  # of another fit, which stands in the same folder
-    assert found("other/preview.png") == first
+        assert not changes(name), name
+    changes(f"other/{SOURCES}")  # of another fit, which stands in the same folder
+    assert not changes("other/preview.png")
     for name in ("images/b.jpg", "masks/a.png", "transforms.json"):
-        assert first != (first := found(name)), name
+        assert changes(name), name
 
 
 def test_a_stage_of_other_input_is_not_used(tmp_path):
@@ -1110,30 +1123,27 @@ BAD_INPUT = [
     ("fit box.ply --tconorm yager", "yager needs a parameter, p > 0; write it like yager(p=2)"),
     ("fit box.ply --tconorm yager(p=-2)", "-2"),
     ("fit box.ply --scale -1", "scale must be > 0"),
-    ("fit pose --views 12", "--views is for meshes, and pose holds images with cameras"),
+    ("fit pose --views 12", "--views is for meshes, and pose is photos of an object"),
     ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
-    ("fit box.ply --background white", "--background is for photos, and box.ply is a mesh"),
-    ("fit box.ply --masks broken", "--masks is for photos, and box.ply is a mesh"),
-    ("fit box.ply --keep-doubtful", "--keep-doubtful is for photos, and box.ply is a mesh"),
+    ("fit box.ply --background white", "--background is for photos of an object, and box.ply is"),
     ("fit box.ply --texture-size 64", "--texture-size is for photos, and box.ply is a mesh"),
-    ("fit box.ply --no-remesh --edge 1", "--edge is of remeshed faces, and faces are kept"),
-    ("fit box.ply --init sphere --edge 1", "--edge is of remeshed faces, and faces are kept"),
-    ("fit box.ply --init box.ply --subdivisions 2", "is of a sphere, and --init is box.ply"),
-    ("fit box.ply --steps 5 --budget 9s", "--steps and --budget contradict each other"),
-    ("fit grey --tolerance 0.2", "--tolerance is of the colour that --background names"),
-    ("fit grey --texture-size 64", "--texture-size has no effect: grey gets no colours"),
+    ("fit box.ply --init sphere --edge 1", "--edge has no effect, as faces are kept without"),
+    ("fit box.ply --init box.ply --subdivisions 2", "has no effect, as --init is box.ply, no"),
+    ("fit box.ply --steps 5 --budget 9s", "--steps has no effect, as --budget is given"),
+    ("fit grey --tolerance 0.2", "--tolerance has no effect, as no --background is given"),
+    ("fit grey --texture-size 64", "--texture-size has no effect, as grey gets no colours"),
     ("fit grey -o grey/images", "-o grey/images is where grey is, which results would replace"),
     ("fit grey -o grey", "-o grey is where grey is, which results would replace"),
     ("fit fit.obj -o .", "-o . is where fit.obj is, which results would replace"),
     ("fit box.ply -o foreign", "foreign/checkpoint.pt is no checkpoint of a fit"),
     (
         "fit pose --scene --colors none --light camera",
-        "--light has no effect: pose",
+        "--light has no effect, as pose gets no colours",
     ),
-    ("fit pose --scene --seed 1", "--seed is for an object with masks, and pose is made a scene"),
+    ("fit pose --scene --seed 1", "--seed is for silhouettes, and pose is photos of a scene"),
     # Before there are frames and cameras.
-    ("fit walk.mp4 --scene --color-size 9", "--color-size is for an object with masks, and walk"),
-    ("fit pose --scene --resume -o none", "nothing in none to go on with"),
+    ("fit walk.mp4 --scene --color-size 9", "--color-size is for photos of an object, and walk"),
+    ("fit pose --scene --resume -o none", "no checkpoint.pt in none"),
     ("masks grey -o grey/images", "-o grey/images is where grey/images is"),
     ("cameras grey -o grey/images/000.png", "000.png: name a .json file"),
     ("cameras grey -o found", "-o found: name a .json file, as --cameras reads, or a folder"),
@@ -1145,8 +1155,7 @@ BAD_INPUT = [
     ("fit box.ply --colors vertex", "--colors is for photos, and box.ply is a mesh"),
     ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
     ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
-    ("fit box.ply --shape photos", "--shape is for photos, and box.ply is a mesh"),
-    ("fit box.ply --refine cameras", "--refine is for photos, and box.ply is a mesh"),
+    ("fit box.ply --refine cameras", "--refine is for photos of an object, and box.ply is a"),
     ("fit grey --shape photos", "--shape photos needs photos, and grey is masks without colours"),
     ("fit box.ply --scale 1cm", "1.5px"),
     ("fit box.ply --scale 1:2:3", "START:END"),

@@ -10,9 +10,10 @@ from typing import TypeVar
 from gendr._common.files import write_all
 from gendr._common.texts import first_few
 from gendr.cli.command_line import say
-from gendr.cli.common import Sources
+from gendr.cli.common import check_effect
 from gendr.cli.parser import Cameras, Fit, Splat
 from gendr.cli.progress import Session
+from gendr.cli.resume import Run
 from gendr.jobs.folders import writable_folder
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import is_photo, within
@@ -80,30 +81,28 @@ def check_photos(path: Path) -> None:
         raise ValueError(f"{path} is an archive: unpack it, and give the folder of the photos")
 
 
-def with_photos(args: Command, photos: str, out: Path) -> tuple[Command, str]:
+def with_photos(args: Command, photos: str, run: Run) -> tuple[Command, str]:
     """The options of a command and its photos, which are frames if a video is given."""
     path = Path(photos)
     check_photos(path)
     if not is_video(path):
-        if args.frames is not None:
-            raise ValueError(f"--frames is for videos, and {path} is none; leave it out")
+        check_effect(args, (True, "frames", f"{path} is no video"))
         return args, photos
     name = "target" if isinstance(args, Fit) else "photos"
-    place = out / FRAMES
-    sources = Sources(out, "frames", [path], args.frames)
-    if not (args.resume and any(place.glob("frame_*.jpg")) and sources.unchanged()):
+    place = run.out / FRAMES
+    if not run.uses("frames", any(place.glob("frame_*.jpg")), args.frames):
         with Session("frames", None, quiet=args.quiet, at_once=True) as session:
             with session.part("frames") as tell:
                 found = extract_frames(path, place, args.frames or FRAME_COUNT, callback=tell)
-        sources.keep()
+        run.made()
         if not args.quiet:
             say("gendr", f"{len(found)} sharp frames of {path.name}, in {place}")
     return replace(args, **{name: str(place)}), str(place)
 
 
-def with_cameras(args: Command, photos: str, out: Path) -> Command:
+def with_cameras(args: Command, photos: str, run: Run) -> Command:
     """The options of a command with the file of cameras, which are found if there are none."""
-    args, photos = with_photos(args, photos, out)
+    args, photos = with_photos(args, photos, run)
     folder = Path(photos)
     if args.cameras is not None or not folder.is_dir():
         return args
@@ -121,11 +120,11 @@ def with_cameras(args: Command, photos: str, out: Path) -> Command:
             within(photo, folder)
     else:
         return args
-    file, sources = out / OPENCV, Sources(out, "cameras", inside)
-    if not (args.resume and file.is_file() and sources.unchanged()):
+    file = run.out / OPENCV
+    if not run.uses("cameras", file.is_file(), *(photo.name for photo in inside)):
         found = _found(folder, args.max_megapixels, args.quiet)
         write_all(found.files(file))
-        sources.keep()
+        run.made()
         if not args.quiet:
             say("gendr", _line(found))
     return replace(args, cameras=str(file))

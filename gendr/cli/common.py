@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from gendr import __version__
-from gendr._common.files import write_whole
-from gendr.cli.command_line import say
-from gendr.jobs.folders import SOURCES
 
 __all__ = [
-    "Sources", "as_json", "changed", "check_checkpoint", "check_output", "check_own", "model_file",
-    "read_json", "shrunk_to", "versions",
+    "FINISHED", "METRICS", "as_json", "check_checkpoint", "check_effect", "check_output",
+    "check_own", "given_options", "model_file", "read_json", "shrunk_to", "versions",
 ]  # fmt: skip
+
+# What is known of results, beside them.
+METRICS = "metrics.json"
+FINISHED = "{}: finished already, by the same photos and options\n"
 
 
 def as_json(values: Any) -> bytes:
@@ -60,10 +60,34 @@ def check_checkpoint(folder: Path, name: str) -> None:
         raise ValueError(f"--resume: no {name} in {folder}; leave --resume out to start anew")
 
 
-def changed(given: object, usual: object, names: Iterable[str]) -> list[str]:
-    """Those of some options that are not as by default, as they are written."""
-    found = (name for name in names if getattr(given, name) != getattr(usual, name))
-    return [f"--{name.replace('_', '-')}" for name in found]
+def given_options(args: Any, names: str) -> list[str]:
+    """Those of some options that are not as by default, as they are written.
+
+    Args:
+        args: of a command, some of them in its `settings`.
+        names: of the options, with spaces between.
+    """
+    found: list[str] = []
+    for name in names.split():
+        own = args if hasattr(args, name) else args.settings
+        if getattr(own, name) != getattr(type(own), name):  # where a dataclass keeps the default
+            found.append(f"--{name.replace('_', '-')}")
+    return found
+
+
+def check_effect(args: Any, *rows: tuple[object, str, str]) -> None:
+    """Refuse options that have no effect beside others.
+
+    Args:
+        args: of a command.
+        rows: whether it is so, the names of the options, and why.
+
+    Raises:
+        ValueError: naming the first of them that is given.
+    """
+    for holds, names, why in rows:
+        if holds and (flags := given_options(args, names)):
+            raise ValueError(f"{flags[0]} has no effect, as {why}; leave it out")
 
 
 def check_own(folder: Path, name: str, kind: str) -> None:
@@ -99,37 +123,6 @@ def check_output(folder: Path, source: Path, results: Collection[str] = ()) -> N
             f"-o {folder} is where {source} is, which results would replace or be taken for; "
             "choose another folder"
         )
-
-
-class Sources:
-    """What a stage before a fit was made from, so that `--resume` does not take it for others.
-
-    Args:
-        out: the output folder, in which a hidden file keeps that.
-        what: the stage makes, for a message.
-        files: that it reads; they are known by their names, sizes and times.
-        options: and all else.
-
-    Attributes:
-        digest: of all these.
-    """
-
-    def __init__(self, out: Path, what: str, files: Iterable[Path], *options: object) -> None:
-        there = (path for path in files if path.is_file())  # else the stage says what is missing
-        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in there]
-        self._file, self._what = out / SOURCES, what
-        self.digest = sha256(repr((stats, options)).encode()).hexdigest()
-
-    def unchanged(self) -> bool:
-        """Whether they are those that were kept, or of none anything is known; else a line."""
-        found = read_json(self._file).get(self._what, self.digest) == self.digest
-        if not found:
-            say("gendr", f"what {self._what} were made from has changed: they are made anew")
-        return found
-
-    def keep(self) -> None:
-        """Keep them once the stage is done."""
-        write_whole(self._file, as_json({**read_json(self._file), self._what: self.digest}))
 
 
 def model_file(text: str) -> Path:

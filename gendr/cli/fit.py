@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,15 @@ from torch import Tensor
 
 from gendr._common.files import write_whole
 from gendr.cli import photos
-from gendr.cli.cameras import with_cameras
+from gendr.cli.cameras import check_photos, with_cameras
 from gendr.cli.common import (
+    FINISHED,
+    METRICS,
     as_json,
-    check_checkpoint,
+    check_effect,
     check_output,
     check_own,
+    given_options,
     model_file,
     shrunk_to,
     versions,
@@ -28,15 +30,16 @@ from gendr.cli.common import (
 from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
 from gendr.cli.progress import Session
-from gendr.cli.stages import Stages, has_begun
+from gendr.cli.resume import CHECKPOINT, PROGRESS, Run, Stages
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
-from gendr.jobs.loop import Pace
+from gendr.jobs.loop import Stopwatch
 from gendr.kernels.threads import Beside, num_threads
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
 from gendr.photos import visual
+from gendr.photos.capture.video import is_video
 from gendr.photos.fitting import FitResult, FitSettings, FitState, fit
 from gendr.photos.fitting.shape.state import KIND
 from gendr.photos.fitting.visibility import visible_share
@@ -48,16 +51,27 @@ if TYPE_CHECKING:
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
-MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", photos.METRICS
-CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", photos.PROGRESS, "preview.png"
-# Seconds between two checkpoints, and between two previews; these take at most this part of the
-# time.
-SAVE_SECONDS = PREVIEW_SECONDS = 5.0
-PREVIEW_PART = 0.03
+MESH, SHEET, ANIMATION, PREVIEW = "fit.obj", "sheet.png", "fit.gif", "preview.png"
+# Seconds between two checkpoints.
+SAVE_SECONDS = 5.0
 # The part of a budget that steps take, and that at which stereo ends, where there is stereo; else,
 # where there are colours, and where there are none. What is left is for colours and pictures.
 STEPS_PART, STEREO_UNTIL, STEPS_BEFORE_COLORS, STEPS_ALONE = 0.35, 0.75, 0.75, 0.9
-_OF_SCENES = "faces", "box", "hold_out"  # options
+# What options are for, the kinds of runs that have them, and their names; all others are of any.
+_OF_SCENES = "faces box hold_out"
+_OPTIONS = (
+    ("meshes", "mesh", "views elevation"),
+    ("scenes", "scene", _OF_SCENES),
+    ("photos", "object scene", "scene cameras colors texture_size exposure light"),
+    ("photos of an object", "object", "object masks background tolerance keep_doubtful refine shape"
+     " color_size"),
+    ("silhouettes", "mesh object", "init subdivisions "
+     + " ".join(each.name for each in fields(FitSettings) if each.name != "budget")),
+)  # fmt: skip
+_KINDS = {
+    "mesh": "is a mesh", "object": "is photos of an object, with masks",
+    "scene": "is photos of a scene, without masks",
+}  # fmt: skip
 # Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
 # fit that starts from a sphere, whose few large faces show no more.
 MESH_SIZE, IMAGE_SIZE = 128, 256
@@ -140,7 +154,7 @@ class _Target:
 
 def run(args: Fit) -> int:
     """Run `gendr fit` and return the exit status."""
-    clock = _Stopwatch()
+    clock = _FitClock()
     device = usable_device(args.device)
     choose(args.settings.backend, torch.zeros((), device=device))  # refuses what is not there
     with output_folder(out := Path(args.output)):
@@ -149,32 +163,27 @@ def run(args: Fit) -> int:
         return _run(args, device, clock)
 
 
-def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
+def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
     settings = args.settings
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
-    out = Path(args.output)
-    asked = photos.digests(args, model_file(args.target))
-    if args.resume and photos.is_finished(out, asked["asked"]):
+    run, out = Run(args, model_file(args.target)), Path(args.output)
+    if run.is_finished:
         if not args.quiet:
-            sys.stdout.write(photos.FINISHED.format(out))
+            sys.stdout.write(FINISHED.format(out))
         return 0
-    if args.resume and photos.has_changed(out, asked["sources"]):
-        args = replace(args, resume=False)
-    # Before cameras are found, which takes minutes.
-    _refuse_for_photos(args)
-    folder = model_file(args.target).is_dir()
-    if args.scene or (folder and not args.object and photos.given_options(args, *_OF_SCENES)):
-        from gendr.cli import scene  # with much that a fit to masks does without
-
-        scene.refuse(args)
+    # Before cameras are found, which takes minutes; and later, as there are masks or none.
+    if not _is_photos(model_file(args.target)):
+        _check_options(args, "mesh")
+    elif args.scene or (not args.object and given_options(args, _OF_SCENES)):
+        _check_options(args, "scene")
     else:
-        _refuse_for_object(args)
-    args = with_cameras(args, args.target, out)
+        _check_options(args, "object")
+    args = with_cameras(args, args.target, run)
     clock.lap("find cameras")
     why: NoBackdropError | None = None
     try:
-        args = args if args.scene else with_masks(args, out)
+        args = args if args.scene else with_masks(args, run)
     except NoBackdropError as reason:
         if args.object:
             raise ValueError(
@@ -185,8 +194,10 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     if args.scene or why is not None:
         from gendr.cli import scene  # with much that a fit to masks does without
 
-        return scene.run(args, asked, why)
-    _refuse_for_object(args)  # as there are masks, which only now is known
+        _check_options(args, "scene")
+        return scene.run(args, run, why)
+    if _is_photos(model_file(args.target)):
+        _check_options(args, "object")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)
@@ -199,8 +210,7 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     few = len(target.masks) < HULL_VIEWS or args.subdivisions is not None
     kind = args.init or ("sphere" if few else "hull")
     settings = settings.resolved(kind == "hull")
-    if settings.edge is not None and not settings.remesh:
-        raise ValueError("--edge is of remeshed faces, and faces are kept; give --remesh too")
+    check_effect(args, (not settings.remesh, "edge", "faces are kept without --remesh"))
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
@@ -209,10 +219,8 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
     budget = settings.budget
     total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
-    if args.resume and not has_begun(out):
-        check_checkpoint(out, CHECKPOINT)
     with session, Beside(device) as beside:
-        stages = Stages(out, session, resume=args.resume)
+        stages = Stages(run, session)
         clock.lap("load")
         if args.refine:
             session.place = "while the cameras were refined", f"with what is in {out}"
@@ -220,10 +228,10 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
             clock.lap("cameras")
             session.place = None
         resume = None
-        if args.resume and (out / CHECKPOINT).is_file():
-            resume = _checkpoint(out, settings, device)
+        if run.resume and (out / CHECKPOINT).is_file():
+            resume = _checkpoint(run, settings, device)
         start = f"icosphere({settings.subdivisions})" if kind == "sphere" else kind
-        report = _FitReport(args, asked, settings, target, stages, clock, start, carrier, beside)
+        report = _FitReport(args, run, settings, target, stages, clock, start, carrier, beside)
         result = fit(
             target.masks, target.camera, settings, init=init, resume=resume, callback=report.step
         )
@@ -239,56 +247,60 @@ def _run(args: Fit, device: torch.device, clock: _Stopwatch) -> int:
 # input
 
 
-def _refuse_for_photos(args: Fit) -> None:
-    """Refuse options that only meshes have.
+def _is_photos(path: Path) -> bool:
+    """Whether a target is photos with or without cameras, or a video, and no mesh.
+
+    Raises:
+        ValueError: if it is a photo, or an archive.
+    """
+    check_photos(path)
+    return path.is_dir() or path.suffix.lower() == ".json" or is_video(path)
+
+
+def _check_options(args: Fit, kind: str) -> None:
+    """Refuse options that a run of a kind does not have, or that have no effect beside others.
+
+    Args:
+        args: of the command.
+        kind: "mesh", "object" or "scene".
 
     Raises:
         ValueError: naming the option.
     """
-    path = model_file(args.target)
-    if path.is_dir() or path.suffix.lower() == ".json":
-        for option, value in (("--views", args.views), ("--elevation", args.elevation)):
-            if value is not None:
-                raise ValueError(
-                    f"{option} is for meshes, and {path} holds images with cameras of their own; "
-                    "leave it out"
-                )
+    for what, kinds, names in _OPTIONS:
+        if kind not in kinds.split() and (flags := given_options(args, names)):
+            more = ", or give --scene" if (kind, names) == ("object", _OF_SCENES) else ""
+            raise ValueError(
+                f"{flags[0]} is for {what}, and {args.target} {_KINDS[kind]}; leave it out{more}"
+            )
+    check_effect(
+        args,
+        (args.init not in (None, "sphere"), "subdivisions", f"--init is {args.init}, no sphere"),
+        (args.settings.budget is not None, "steps", "--budget is given"),
+        (args.background is None, "tolerance", "no --background is given"),
+    )
+    if kind == "scene":
+        if args.colors == "vertex":
+            raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
+        photos.check_colors(args, args.colors or "texture")
 
 
-def _refuse_for_object(args: Fit) -> None:
-    """Refuse options that only a scene has.
-
-    Raises:
-        ValueError: naming the option.
-    """
-    if flags := photos.given_options(args, *_OF_SCENES):
-        raise ValueError(
-            f"{flags[0]} is for scenes, and {args.target} is fitted to masks; leave it out, or "
-            "give --scene"
-        )
-    settings = args.settings
-    if args.subdivisions is not None and args.init not in (None, "sphere"):
-        raise ValueError(f"--subdivisions is of a sphere, and --init is {args.init}; leave one out")
-    if settings.steps is not None and settings.budget is not None:
-        raise ValueError("--steps and --budget contradict each other; give one of them")
-
-
-def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
+def _checkpoint(run: Run, settings: FitSettings, device: torch.device) -> FitState:
     """The state that `--resume` continues from.
 
     Raises:
         ValueError: If all steps are done and their results are there, or the file is no checkpoint.
     """
-    state = FitState.load(out / CHECKPOINT, device)
+    state = FitState.load(run.out / CHECKPOINT, device)
     # If all steps are done but results are missing, resuming writes them.
     timed = settings.budget is not None
     assert settings.steps is not None  # `resolved`
     more = state.step > settings.steps and not timed  # which `fit` refuses, with its reason
     over = replace(state, signature=settings.describe()).progress >= 1 and not more
-    if over and photos.is_finished(out):
+    if over and run.has_results:
         option = "--budget" if timed else "--steps"
         raise ValueError(
-            f"--resume: the fit in {out} is finished, with {state.step} steps; give {option} a "
+            f"--resume: the fit in {run.out} is finished, with {state.step} steps; give {option} a "
             "larger number to go on"
         )
     return state
@@ -299,21 +311,11 @@ def _from_sphere(args: Fit) -> bool:
     return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
 
 
-_OF_PHOTOS = (
-    "refine", "shape", "colors", "masks", "cameras", "background", "tolerance", "keep_doubtful",
-    "object", "light", "exposure", "texture_size", "color_size",
-)  # fmt: skip
-
-
 def _load(args: Fit, device: torch.device) -> _Target:
     path = model_file(args.target)
     name = Path(args.target).name or path.resolve().name
-    if path.is_dir() or path.suffix.lower() == ".json":
-        if args.background is None and (flags := photos.given_options(args, "tolerance")):
-            raise ValueError(f"{flags[0]} is of the colour that --background names; leave it out")
+    if _is_photos(path):
         return _load_views(args, path, name, device)
-    if flags := photos.given_options(args, *_OF_PHOTOS):
-        raise ValueError(f"{flags[0]} is for photos, and {args.target} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -351,9 +353,6 @@ def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Targ
 def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
     """The target with its cameras put right."""
     assert target.views is not None  # for the type checker
-    if not args.resume:  # what an earlier fit left has other cameras
-        for name in (CHECKPOINT, PROGRESS):
-            (stages.out / name).unlink(missing_ok=True)
     found = photos.refined_cameras(args, target.views, stages)
     views = replace(target.views, camera=found.camera)
     return replace(target, camera=found.camera, views=views, refined=found)
@@ -363,26 +362,11 @@ def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
 # output
 
 
-class _Stopwatch:
-    """A stopwatch that sums the seconds of each phase."""
-
-    def __init__(self) -> None:
-        self.start = self.last = time.perf_counter()
-        self.phases: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.phases[name] = round(now - self.last, 3)
-        self.last = now
-
-    def seconds(self) -> dict[str, float]:
-        return {**self.phases, "total": round(time.perf_counter() - self.start, 3)}
-
+class _FitClock(Stopwatch):
     @property
     def budgeted(self) -> float:
         """The seconds that count of a budget: all but those for cameras."""
-        cameras = self.phases["find cameras"] + self.phases.get("cameras", 0.0)
-        return time.perf_counter() - self.start - cameras
+        return self.elapsed - self.phases["find cameras"] - self.phases.get("cameras", 0.0)
 
 
 class _FitReport:
@@ -391,20 +375,19 @@ class _FitReport:
     def __init__(
         self,
         args: Fit,
-        asked: Mapping[str, str],
+        run: Run,
         settings: FitSettings,
         target: _Target,
         stages: Stages,
-        clock: _Stopwatch,
+        clock: _FitClock,
         start: str,
         carrier: str,
         beside: Beside,
     ) -> None:
-        self.args, self.asked, self.carrier, self.start = args, asked, carrier, start
+        self.args, self.run, self.carrier, self.start = args, run, carrier, start
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
-        self.previews = Pace(PREVIEW_SECONDS, PREVIEW_PART)
         # Drawn while the fit goes on: the target, and every shape of the trace.
         self.beside = beside
         self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
@@ -418,11 +401,9 @@ class _FitReport:
         self.session.show(done, loss=state.loss, IoU=state.best_iou)
         where = f"after step {state.step} of {self.total(state)}"
         self.session.place = where, f"from {self.out / CHECKPOINT}"
-        self.session.after(state, partial(self.save, state))
         self.draw(state)
-        if state.trace and self.previews.is_due:
-            with self.previews.paused():
-                self.preview(state)
+        preview = partial(self.preview, state) if state.trace else None
+        self.session.after(state, partial(self.save, state), preview)
 
     def total(self, state: FitState) -> int:
         """The number of steps of the fit, as far as it is known."""
@@ -463,9 +444,9 @@ class _FitReport:
             "step": state.step,
             "iou": state.best_iou,
             "best_step": state.best_step,
-            "sources": self.asked["sources"],
             **self.facts(state),
         }
+        self.run.begin()
         state.save(self.out / CHECKPOINT)
         write_whole(self.out / PROGRESS, as_json(progress))
 
@@ -515,7 +496,7 @@ class _FitReport:
         if target.views is not None and (self.start == "hull" or self.settings.remesh):
             result, removed = photos.without_crumbs(self.args, result, target.views)
         mesh = result.mesh.with_origin(target.origin)
-        metrics: dict[str, Any] = {"finished": True, **self.asked}
+        metrics: dict[str, Any] = {"finished": True}
         metrics |= {**result.metrics, "chamfer": None}
         note = ""
         if target.mesh is not None:
@@ -562,7 +543,7 @@ class _FitReport:
             cautions = photos.warnings_of(
                 result.iou, seen, metrics["quality"], lacks, len(target.views), from_hull=hull
             )
-        photos.write_results(out, files, metrics)
+        photos.write_results(self.run, files, metrics)
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
         # More steps change the shape, but not the cameras.

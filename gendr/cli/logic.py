@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gendr._common.arrays import read_array, read_arrays
 from gendr._common.files import write_all, write_whole
-from gendr.cli.common import as_json, check_checkpoint, check_own, versions
+from gendr.cli.common import as_json, check_checkpoint, check_effect, check_own, versions
 from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
 from gendr.jobs.folders import output_folder
 from gendr.logic import Circuit
@@ -102,8 +102,8 @@ def _train(args: LogicTrain) -> None:
     if not np.isin(x, (0, 1)).all():
         front = Thermometer.quantiles(rows[torch.from_numpy(train)], args.bits)
         rows = front(rows)
-    elif args.bits != LogicTrain.bits:
-        raise ValueError(f"--bits is of numbers, and x in {args.data} is 0 and 1; leave it out")
+    else:
+        check_effect(args, (True, "bits", f"x in {args.data} is 0 and 1"))
     rows, labels = rows.byte(), torch.from_numpy(y)
     parts = [Samples(rows[part], labels[part], classes) for part in (train, test)]
     width = -(-args.width // classes) * classes

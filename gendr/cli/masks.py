@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +16,10 @@ from torch import Tensor
 from gendr._common.files import write_all
 from gendr.cli.cameras import photo_folder
 from gendr.cli.command_line import say
-from gendr.cli.common import Sources, check_output, model_file
+from gendr.cli.common import check_output, model_file
 from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session
+from gendr.cli.resume import Run
 from gendr.jobs.folders import writable_folder
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
@@ -39,8 +39,8 @@ from gendr.photos.masks import find_masks, with_soft_outlines
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.suspicious_masks import agreement
 
-# The sheet: pictures side by side, the longer side of one, and how many there are at most.
-COLUMNS, SIDE, SHOWN = 6, 220, 24
+# The sheet: the longer side of a picture, and how many there are at most.
+SIDE, SHOWN = 220, 24
 SHEET = "sheet.jpg"
 GREEN = (0, 200, 80)  # of what is cut away
 # Lenses may bend borders so much, of the shorter side, and photos be compared as they are stored.
@@ -78,7 +78,7 @@ def run(args: Masks) -> int:
     return 0
 
 
-def with_masks(args: Fit, out: Path) -> Fit:
+def with_masks(args: Fit, run: Run) -> Fit:
     """The options of a fit with the folder of masks, which are found if there are none.
 
     They are found at a larger size than that of the fit, at which edges are clearer.
@@ -90,17 +90,15 @@ def with_masks(args: Fit, out: Path) -> Fit:
     opened = open_folder(folder, 32, limit, args.cameras)
     if has_mask(opened, 0, limit):
         return args
-    place = out / "masks"
+    place = run.out / "masks"
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
-    files = photos if args.cameras is None else [*photos, Path(args.cameras)]
-    sources = Sources(out, "masks", files, args.cameras)
     there = all(file.is_file() for file in _files(photos, place))
-    if not (args.resume and there and sources.unchanged()):
+    if not run.uses("masks", there, args.cameras):
         why, said = None, ""
         try:
             cameras = _cameras(open_folder(folder, None, limit, args.cameras))
             said = _write(photos, place, Masks.image_size, limit, args.quiet, cameras)
-            sources.keep()
+            run.made()
         except (ValueError, RuntimeError) as error:
             why = str(error)
         if why is not None:  # raised here, as what the other error was raised in holds all photos
@@ -159,7 +157,7 @@ def _write(
                         "it is where photos from other sides show it, too"
                     )
                     if not quiet:
-                        session.write(f"gendr: {text}")
+                        say("gendr", text)
                     raise ValueError(text)
             masks = mapped(
                 lambda i: with_soft_outlines(images[i].planes, masks[i]), range(len(photos))
@@ -174,9 +172,7 @@ def _write(
 
             written = mapped(png, range(len(photos)), tell)
             files = dict(zip(_files(photos, out), written, strict=True))
-        turns = [image.quarters for image in images]
-        page = _sheet([image.planes for image in images], masks, turns)
-        files[out / SHEET] = visual.picture(page, "JPEG", quality=88)
+        files[out / SHEET] = visual.picture(_sheet(photos, images, masks), "JPEG", quality=88)
     for folder in dict.fromkeys(file.parent for file in files):
         writable_folder(folder)
     write_all(files)
@@ -248,21 +244,20 @@ def _report(tell: Callable[[float], None], before: float, part: float, done: flo
     tell(before + part * done)
 
 
-def _sheet(images: list[Tensor], masks: list[Tensor], turns: list[int]) -> visual.Pixels:
+def _sheet(photos: list[Path], images: list[_Photo], masks: list[Tensor]) -> visual.Pixels:
     """Some of the photos, upright, green where they are cut away."""
     from PIL import Image
 
     chosen = visual.spread(len(images), SHOWN)
     green = torch.tensor(GREEN)[:, None, None] / 255
-    tiles: list[Any] = []
+    tiles: list[visual.Pixels] = []
     for i in chosen:
-        shown = images[i] * masks[i] + (0.25 * images[i] + 0.75 * green) * (1 - masks[i])
-        tile = Image.fromarray(np.rot90((255 * shown).byte().permute(1, 2, 0).numpy(), -turns[i]))
+        planes, mask = images[i].planes, masks[i]
+        shown = planes * mask + (0.25 * planes + 0.75 * green) * (1 - mask)
+        upright = np.rot90((255 * shown).byte().permute(1, 2, 0).numpy(), -images[i].quarters)
+        tile = Image.fromarray(upright)
         tile.thumbnail((SIDE, SIDE))
         tiles.append(np.asarray(tile))
-    tall, wide = (max(tile.shape[axis] for tile in tiles) + 4 for axis in (0, 1))
-    columns = min(COLUMNS, len(tiles))
-    page = np.full((-(-len(tiles) // columns), columns, tall, wide, 3), 255, np.uint8)
-    for k, tile in enumerate(tiles):
-        page[k // columns, k % columns, 2 : 2 + len(tile), 2 : 2 + tile.shape[1]] = tile
-    return page.transpose(0, 2, 1, 3, 4).reshape(-1, columns * wide, 3)
+    names = [photos[i].name for i in chosen]
+    rows = [("", visual.INK, tiles, ())]
+    return visual.sheet(f"masks of {len(photos)} photos", "green is cut away", names, rows)

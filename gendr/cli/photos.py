@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import isnan
@@ -15,10 +15,9 @@ import numpy as np
 from gendr._common.files import write_all
 from gendr._common.texts import first_few
 from gendr.cli.command_line import say
-from gendr.cli.common import Sources, as_json, changed, model_file, read_json
-from gendr.cli.parser import Fit, Splat
-from gendr.cli.stages import STAGES, Stages
-from gendr.jobs.folders import SOURCES
+from gendr.cli.common import METRICS, as_json, check_effect, model_file, read_json
+from gendr.cli.parser import Fit
+from gendr.cli.resume import Run, Stages
 from gendr.kernels.threads import mapped
 from gendr.losses import iou
 from gendr.mesh import Mesh
@@ -34,12 +33,8 @@ if TYPE_CHECKING:
 
 # File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
 CAMERAS, TEXTURED, COLORED = "cameras.json", "fit.glb", "fit.ply"
-METRICS = "metrics.json"
-FINISHED = "{}: finished already, by the same photos and options\n"
 # Results of objects and scenes: those of an earlier fit go that this one does not have.
 RESULTS = {"fit.obj", "fit.gif", "sheet.png", "points.ply", TEXTURED, COLORED, METRICS}
-# What stands in the folder of an object, or of a scene, while one is made.
-PROGRESS, FOLDER = UNDER_WAY = "progress.json", "depth_maps"
 # Shorter side in pixels of the photos for stereo, unless --image-size says less or more.
 STEREO_SIZE = 400
 # Of those that colours are taken from, unless --color-size says another: as many photos of a square
@@ -49,99 +44,13 @@ COLOR_PIXELS, COLOR_SIZES = 20_000_000, (512, 1024)
 _WANTED = 5e-4
 
 
-def write_results(out: Path, files: Mapping[Path, bytes], metrics: Mapping[str, Any]) -> None:
-    """Write the results of a fit; what an earlier fit left under other names of results goes.
-
-    Metrics get the names of all `files` beside them.
-    """
-    own = _facts(out)
-    names = {path.name for path in files}
-    write_all({**files, out / METRICS: as_json({**metrics, "files": sorted(names)})})
-    for name in RESULTS - names - {METRICS} if own else ():
-        (out / name).unlink(missing_ok=True)
-
-
-def digests(args: Fit | Splat, path: Path) -> dict[str, str]:
-    """What tells a command from others, "asked", and the photos and files it is of, "sources".
-
-    Args:
-        args: of the command; what it is asked for are all its options.
-        path: the photos, their file of cameras, or a mesh.
-    """
-    out, path = Path(args.output).resolve(), path.resolve()
-    folder = path.parent if path.suffix.lower() == ".json" else path
-    deep = "*", "*/*", "sparse/0/*"
-    inside = sorted(x for form in deep for x in folder.glob(form)) if folder.is_dir() else [path]
-    named = [Path(name) for name in (args.cameras, args.init) if name is not None]
-    plain = replace(args, output="", quiet=False, resume=False)
-    if isinstance(plain, Splat):
-        plain = replace(plain, photos=str(path))
-    else:
-        plain = replace(plain, target=str(path))
-        named += sorted(Path(plain.masks).glob("*")) if plain.masks is not None else []
-    # Neither what an operating system keeps beside photos nor other results there.
-    own = {place: _has_results(place) for place in {file.parent for file in inside} - {folder}}
-    files = [
-        file for file in inside
-        if not (own.get(file.parent, False) or out in file.parents)
-        and all(part[0] != "." for part in file.relative_to(folder).parts)
-    ] + named  # fmt: skip
-    return {
-        "asked": Sources(out, "", files, plain).digest, "sources": Sources(out, "", files).digest,
-    }  # fmt: skip
-
-
-def _has_results(place: Path) -> bool:
-    """Whether a command writes, or wrote, its results to a folder."""
-    names = SOURCES, METRICS, "checkpoint.pt", *UNDER_WAY, *STAGES.values()
-    return any((place / name).exists() for name in names)
-
-
-def has_changed(out: Path, sources: str, under_way: Iterable[str] = UNDER_WAY) -> bool:
-    """Whether what is in a folder was made of other photos, said with a line.
-
-    Args:
-        out: the folder.
-        sources: the digest of the photos.
-        under_way: files and folders of what was interrupted, which knows by itself what it is of.
-    """
-    file = out / (PROGRESS if (out / PROGRESS).exists() else METRICS)
-    if read_json(file).get("sources", sources) == sources:
-        return False
-    later = [out / name for name in (*under_way, *STAGES.values())]
-    since = file.stat().st_mtime_ns
-    if any(path.exists() and path.stat().st_mtime_ns > since for path in later):
-        return False
-    say("gendr", "photos, or files beside them, have changed since: all is made anew")
-    return True
-
-
-def is_finished(out: Path, asked: str | None = None) -> bool:
-    """Whether a folder holds all results of what is asked for, and nothing is under way there.
-
-    Args:
-        out: the folder.
-        asked: the digest of that; None for anything.
-    """
-    found = read_json(out / METRICS)  # which another program may have written
-    names = found.get("files")
-    return (
-        asked in (None, found.get("asked"))
-        and isinstance(names, list)
-        and all((out / str(name)).is_file() for name in names)
-        and not any((out / name).exists() for name in UNDER_WAY)
-    )
-
-
-def _facts(out: Path) -> dict[str, Any]:
-    """What is known of the fit whose results are in a folder; nothing if there is none."""
-    found = read_json(out / METRICS)
-    return found if found.get("kind") in ("mesh", "images", "scene") else {}
-
-
-def given_options(args: Fit, *names: str) -> list[str]:
-    """Those of some options of the command that are not as by default, as they are written."""
-    return changed(args, Fit(target=args.target, settings=args.settings), names)
+def write_results(run: Run, files: Mapping[Path, bytes], metrics: Mapping[str, Any]) -> None:
+    """Write the results of a fit; what an earlier fit left under other names of results goes."""
+    own = read_json(run.out / METRICS).get("kind") in ("mesh", "images", "scene")
+    write_all({**files, run.out / METRICS: as_json(metrics)})
+    for name in RESULTS - {path.name for path in files} - {METRICS} if own else ():
+        (run.out / name).unlink(missing_ok=True)
+    run.finish(files)
 
 
 def check_colors(args: Fit, kind: str) -> None:
@@ -154,11 +63,12 @@ def check_colors(args: Fit, kind: str) -> None:
     Raises:
         ValueError: naming the option.
     """
-    of_texture, of_any = ["texture_size"], ["color_size", "exposure", "light"]
-    left = {"texture": [], "vertex": of_texture, "none": of_texture + of_any}[kind]
-    if flags := given_options(args, *left):
-        carried = "no colours" if kind == "none" else "colours on vertices, without a texture"
-        raise ValueError(f"{flags[0]} has no effect: {args.target} gets {carried}; leave it out")
+    gets = "colours on vertices, without a texture" if kind == "vertex" else "no colours"
+    check_effect(
+        args,
+        (kind != "texture", "texture_size", f"{args.target} gets {gets}"),
+        (kind == "none", "color_size exposure light", f"{args.target} gets {gets}"),
+    )
 
 
 def _check_colored(option: str, args: Fit, views: Views) -> None:

@@ -14,10 +14,17 @@ import torch
 from torch import Tensor
 
 from gendr._common.files import write_all
-from gendr.cli.common import as_json, check_checkpoint, check_output, model_file, versions
+from gendr.cli.common import (
+    as_json,
+    check_checkpoint,
+    check_effect,
+    check_output,
+    model_file,
+    versions,
+)
 from gendr.cli.parser import Pose
 from gendr.cli.progress import Session
-from gendr.cli.stages import StageFile
+from gendr.cli.resume import StageFile
 from gendr.jobs.folders import output_folder
 from gendr.jobs.loop import Progress
 from gendr.mesh import Camera, Mesh
@@ -139,26 +146,19 @@ def _file(args: Pose, out: Path, mesh: Mesh, images: list[_Photo]) -> StageFile:
 
 def _check_options(args: Pose) -> None:
     """Refuse options that do not go together."""
+    known = "the images of --rig are of one moment, and their fields of view are known"
+    check_effect(
+        args,
+        (args.rig, "resume", "the one pose of --rig is found in seconds"),
+        (args.rig, "track find_fov lens fov", known),
+        (not args.rig, "find_scale", "the unit of cameras is that of --rig"),
+        (args.lens, "find_fov fov", "--lens says the field of view"),
+    )
     paths, folder = args.images, "folder with transforms.json, or that file, got"
-    known = "its images are of one moment, and their fields of view are known"
-    is_image = Path(paths[0]).suffix.lower() in IMAGES
-    for wrong, text in (
-        (args.rig and args.resume, "--resume cannot be given with --rig, whose one pose is found "
-         "in seconds"),
-        (args.lens and args.find_fov, "--find-fov cannot be given with --lens, which says the "
-         "field of view"),
-        (args.find_scale and not args.rig, "--find-scale is for --rig: it is the unit of its "
-         "cameras"),
-        (args.rig and is_image, f"--rig takes a {folder} the image {paths[0]}"),
-        (args.rig and args.track, f"--track cannot be given with --rig: {known}"),
-        (args.rig and args.find_fov, f"--find-fov cannot be given with --rig: {known}"),
-        (args.rig and args.lens, f"--lens cannot be given with --rig: {known}"),
-        (args.lens and args.fov != Pose.fov, "--fov cannot be given with --lens, which says it"),
-        (args.rig and args.fov != Pose.fov, f"--fov cannot be given with --rig: {known}"),
-        (args.rig and len(paths) > 1, f"--rig takes one {folder} {len(paths)} paths"),
-    ):  # fmt: skip
-        if wrong:
-            raise ValueError(text)
+    if args.rig and Path(paths[0]).suffix.lower() in IMAGES:
+        raise ValueError(f"--rig takes a {folder} the image {paths[0]}")
+    if args.rig and len(paths) > 1:
+        raise ValueError(f"--rig takes one {folder} {len(paths)} paths")
 
 
 def _files(texts: Sequence[str]) -> list[Path]:
@@ -352,33 +352,26 @@ def _overlay(mesh: Mesh, camera: Camera, mask: Tensor, window: visual.Closeup) -
 
 def _sheet(title: str, mesh: Mesh, posed: Posed, count: int) -> visual.Pixels:
     """A row for each of some of `count` images: mask, mesh, difference, and the other poses."""
-    windows = [visual.Closeup.of(image.mask[None], TILE) for image, _ in posed]
-    left, gap, top = 14, 8, 66
     others = min(OTHERS, max(len(result.candidates[0]) - 1 for _, result in posed))
-    width = max(left + (3 + others) * (TILE + gap) + 8, 560)
-    page = visual.Page(width, top + sum(window.size[0] + 40 for window in windows))
-    shown = "" if count == len(posed) else f", {len(posed)} of them"
-    page.text(left, 12, f"{title} in {count} image{'s' * (count > 1)}{shown}", 17)
-    legend = "grey: both; blue: the image only; orange: the mesh only"
-    page.text(left, 38, f"mask, mesh in the pose found, difference ({legend})", 12)
-    y = top
-    for (image, result), window in zip(posed, windows, strict=True):
-        mask, below = image.mask, y + window.size[0] + 4
-        blank = torch.zeros_like(mask)
-        tiles = [visual.difference(window.cut(mask, 0), window.cut(blank, 0))]
+    rows: list[tuple[str, visual.Color, list[visual.Pixels], list[str]]] = []
+    for image, result in posed:
+        window = visual.Closeup.of(image.mask[None], TILE)
+        tiles = [visual.photo(image.mask[None], None, 0, window)]
         tiles += visual.shaded(mesh, window.camera(result.camera), window.size, visual.FIT)
-        tiles += [_overlay(mesh, result.camera, mask, window)]
-        more = result.candidates[0][1 : 1 + others]
-        for each in more:
+        tiles += [_overlay(mesh, result.camera, image.mask, window)]
+        poor = ", poor" if float(result.iou) < POOR else ""
+        notes = [image.name, f"IoU {float(result.iou):.3f}{poor}", ""]
+        for each in result.candidates[0][1 : 1 + others]:
             tiles += visual.shaded(mesh, window.camera(each.camera), window.size, visual.BOTH)
-        for place, tile in enumerate(tiles):
-            page.tile(tile, left + place * (TILE + gap), y)
-        for place, each in enumerate(more, 3):
-            x = left + place * (TILE + gap)
-            page.text(x, below, f"or this: {each.iou:.3f}, {each.angle:.0f}°", 12)
-        page.text(left, below, f"{image.name}: {_sure(result)}"[:90], 12)
-        y += window.size[0] + 40
-    return page.pixels()
+            notes += [f"{each.iou:.3f}, {each.angle:.0f}° away"]
+        rows.append(("", visual.INK, tiles, notes))
+    shown = "" if count == len(posed) else f", {len(posed)} of them"
+    return visual.sheet(
+        f"{title} in {count} image{'s' * (count > 1)}{shown}",
+        "difference: grey both, blue the image only, orange the mesh only",
+        ["image", "mesh", "difference", *["or this"] * others],
+        rows,
+    )
 
 
 def _track_frames(mesh: Mesh, posed: Posed) -> Iterator[visual.Pixels]:

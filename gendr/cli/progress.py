@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +19,8 @@ __all__ = ["Session"]
 
 # Checkpoints take at most this part of the time.
 _SAVING = 0.05
+# Seconds between two previews, which take at most this part of the time.
+PREVIEW_SECONDS, _PREVIEWING = 5.0, 0.03
 
 
 class Session:
@@ -56,6 +57,7 @@ class Session:
         self.place: tuple[str, str] | None = None
         self._name, self._total, self._unit, self._quiet = name, total, unit, quiet
         self._pace, self._unsaved = Pace(every, _SAVING), None
+        self._previews = Pace(PREVIEW_SECONDS, _PREVIEWING)
         self._bar: tqdm[Any] | None = None
         self._shown: dict[str, str] = {}
 
@@ -73,12 +75,15 @@ class Session:
             where, source = self.place
             error.args = (f"stopped {where}; the same command with --resume goes on {source}",)
 
-    def after(self, now: Now, save: Callable[[], object]) -> None:
+    def after(
+        self, now: Now, save: Callable[[], object], preview: Callable[[], object] | None = None
+    ) -> None:
         """A step is done: save now and then and in the end, and end if there was a signal.
 
         Args:
             now: what it has come to.
             save: writes that.
+            preview: shows it, now and then.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C or SIGTERM.
@@ -87,6 +92,9 @@ class Session:
         if self._pace.is_due or now.progress >= 1:
             self.save()
         self.stop.check()
+        if preview is not None and self._previews.is_due:
+            with self._previews.paused():
+                preview()
 
     def save(self) -> None:
         """Save what was done last, if it is not saved yet."""
@@ -151,10 +159,6 @@ class Session:
             finally:
                 self.save()
                 give_back()
-
-    def write(self, text: str) -> None:
-        """A line on stderr, above the bar."""
-        tqdm.write(text, file=sys.stderr)
 
     def each_step(self, training: TrainingLoop[Any, Any]) -> None:
         """Show the step of a training that is done, and the latest row of its history.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gendr._common.checks import check_choice
 from gendr._common.files import write_whole
-from gendr.cli.common import model_file
+from gendr.cli.common import check_effect, model_file
 from gendr.cli.parser import Render
 from gendr.jobs.defaults import SHAPE
 from gendr.jobs.devices import usable_device
@@ -39,8 +39,7 @@ def run(args: Render) -> int:
     if kind not in FORMATS:
         raise ValueError(f"the output must end in {', '.join(FORMATS)}, got {args.output!r}")
     turntable = kind == ".gif"
-    if args.frames is not None and not turntable:
-        raise ValueError(f"--frames are those of a turntable, a .gif, got {args.output!r}")
+    check_effect(args, (not turntable, "frames", f"{args.output} is no turntable, a .gif"))
     azimuths = list(args.azimuth)
     if turntable and len(azimuths) > 1:
         raise ValueError(f"a turntable starts at one --azimuth, got {len(azimuths)}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +16,24 @@ import torch
 from gendr._common.files import write_all
 from gendr._common.memory import give_back
 from gendr._common.texts import first_few
-from gendr.cli.cameras import check_photos
 from gendr.cli.command_line import say
-from gendr.cli.common import as_json, changed, model_file, read_json, versions
+from gendr.cli.common import METRICS, as_json, model_file, read_json, versions
 from gendr.cli.masks import NoBackdropError
 from gendr.cli.parser import Fit
 from gendr.cli.photos import (
-    FOLDER,
-    METRICS,
     TEXTURED,
-    check_colors,
-    given_options,
     overrun,
     say_blurred,
     write_results,
 )
 from gendr.cli.progress import Session
-from gendr.cli.stages import Stages, has_begun
+from gendr.cli.resume import Run, Stages
+from gendr.jobs.loop import Stopwatch
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.transforms import read_cameras
-from gendr.photos.capture.video import is_video
-from gendr.photos.fitting import FitSettings
 from gendr.photos.fitting.colors.fit import ColorResult, fit_colors
 from gendr.photos.scene.box import find_box, read_box
 from gendr.photos.scene.build import SceneSettings, build, points_file
@@ -52,6 +46,7 @@ SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
 POINTS, SHEET = "points.ply", "sheet.png"
+FOLDER = "depth_maps"  # which stands there while a scene is made
 # The preview: its files, the longer side of photos for it and from which on there is one, and the
 # part of the faces that it has; and all stages in times of those that it takes.
 PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
@@ -73,33 +68,32 @@ _MIRRORS = {
     "stand behind the glass is not in it",
 }
 # Photos on the sheet, and the width of a picture.
-SHOWN, TILE, LINE = 4, 480, 20  # and the height of a line above them
+SHOWN, TILE = 4, 480
 
 
-def run(args: Fit, asked: Mapping[str, str], why: NoBackdropError | None = None) -> int:
+def run(args: Fit, run: Run, why: NoBackdropError | None = None) -> int:
     """Make the mesh of a scene and return the exit status.
 
     Args:
         args: of the command.
-        asked: the digests of what was asked for, and of its photos.
+        run: with its output folder.
         why: no object is fitted, if nobody asked for the scene.
     """
     try:
-        return _run(args, asked, why is not None)
+        return _run(args, run, why is not None)
     except ValueError as error:
         with suppress(OSError):  # which holds something
-            (Path(args.output) / FOLDER).rmdir()
+            (run.out / FOLDER).rmdir()
         if why is None:
             raise
-        own = args.cameras == str(Path(args.output) / OPENCV)
+        own = args.cameras == str(run.out / OPENCV)
         more = "; with --resume the cameras that were found are kept" * own
         raise ValueError(f"{why}. No scene either: {error}{more}") from None
 
 
-def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
-    begin = time.perf_counter()
-    out, path = Path(args.output), model_file(args.target)
-    refuse(args)
+def _run(args: Fit, run: Run, by_itself: bool) -> int:
+    clock = Stopwatch()
+    out, path = run.out, model_file(args.target)
     side, count = _side(args, path)
     every = args.hold_out
     if every == 1:
@@ -108,32 +102,27 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
     left_out = list(range(min(every, count) // 2, count, every)) if every else []
     given = read_box(args.box) if args.box else None
     session = Session("scene", None, quiet=args.quiet, at_once=True)
-    seconds: dict[str, float] = {}
-    if args.resume and not has_begun(out, FOLDER, METRICS):
-        raise ValueError(
-            f"--resume: nothing in {out} to go on with; leave --resume out to start anew"
-        )
     with session:
-        session.place = "on its way", f"with what is in {out}"
-        if not args.resume:
-            _clear(out / FOLDER)
-        (out / FOLDER).mkdir(exist_ok=True)  # by which --resume knows that something has begun
-        stages = Stages(out, session, resume=args.resume)
         with session.part("read"):
             scene = read_scene(
                 path, cameras=args.cameras, side=side, max_megapixels=args.max_megapixels,
                 left_out=left_out,
             )  # fmt: skip
-        seconds["read"] = round(time.perf_counter() - begin, 2)
+        clock.lap("read")
         _warn(args, scene, left_out)
         box: Any = None
         if args.box:
             corners = find_box(scene) if given is None else given - scene.origin
             box = tuple(map(tuple, corners.tolist()))
         settings = SceneSettings(faces=args.faces, box=box)
-        lap = time.perf_counter()
-        scene = _previewed(args, scene, settings, session, lap - begin)
-        seconds["preview"] = round(time.perf_counter() - lap, 2)
+        if not run.resume:
+            _clear(out / FOLDER)
+        (out / FOLDER).mkdir(exist_ok=True)
+        run.begin()
+        stages = Stages(run, session)
+        session.place = "on its way", f"with what is in {out}"
+        scene = _previewed(args, run, scene, settings, session, clock.elapsed)
+        clock.lap("preview")
         with session.part("stereo") as tell:
             try:
                 found = build(scene, out / FOLDER, settings, tell)
@@ -148,8 +137,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         skies = [depths < 0 for depths in found.cloud.depths]
         del found
         give_back()
-        seconds |= facts.pop("seconds")
-        lap = time.perf_counter()
+        clock.lapped(facts.pop("seconds"))
         blurred: list[str] = []
         if args.colors != "none":
             colors = _colored(args, mesh, scene, used, (images, masks, trust), stages)
@@ -157,21 +145,20 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
             say_blurred(blurred, args.quiet)
         del images, masks, trust
         give_back()
-        seconds["colors"] = round(time.perf_counter() - lap, 2)
-        lap = time.perf_counter()
+        clock.lap("colors")
         with session.part("measure") as tell:
             scores = scored(mesh, scene, left_out or used, skies, lambda part: tell(part))
             missing = _not_placed(args)
             said = _progress_of(args, facts, scores, mesh, len(used), len(missing))
-            page = _sheet(mesh, scene, left_out or used, said)
+            page = _sheet(mesh, scene, left_out or used, *said)
         if not args.quiet:
             for line in warnings_of(scores["each"], facts, boxed=box is not None):
-                session.write(f"gendr: {line}")
-        seconds["measure"] = round(time.perf_counter() - lap, 2)
-        seconds["total"] = round(time.perf_counter() - begin, 2)
+                say("gendr", line)
+        clock.lap("measure")
+        seconds = clock.seconds()
         whole = mesh.with_origin(torch.from_numpy(scene.origin))
         metrics: dict[str, Any] = {
-            "finished": True, "kind": "scene", **asked, "target": str(args.target),
+            "finished": True, "kind": "scene", "target": str(args.target),
             "photos": list(scene.names), "placed": len(scene), "not_placed": missing,
             "held_out": left_out,
             "image_size": list(size), "neighbours": [list(row) for row in scene.neighbours],
@@ -182,7 +169,7 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
         }  # fmt: skip
         files = {out / SHEET: visual.picture(page), out / POINTS: points}
         files |= whole.to_files(out / TEXTURED)
-        write_results(out, files, metrics)
+        write_results(run, files, metrics)
         session.place = None
         stages.clear("colors")
         _clear(out / FOLDER)
@@ -201,34 +188,6 @@ def _run(args: Fit, asked: Mapping[str, str], by_itself: bool) -> int:
             f"next: open {out / TEXTURED} in any viewer\n"
         )
     return 0
-
-
-def refuse(args: Fit) -> None:
-    """Refuse options that only a fit to masks has, and what are no photos.
-
-    Raises:
-        ValueError: naming the option.
-    """
-    path = model_file(args.target)
-    check_photos(path)
-    if not path.is_dir() and path.suffix.lower() != ".json" and not is_video(path):
-        raise ValueError(f"--scene is for folders of photos, and {path} is a mesh; leave it out")
-    if args.object:
-        raise ValueError("--scene and --object contradict each other; give one of them")
-    flags = given_options(
-        args, "masks", "background", "tolerance", "keep_doubtful", "init", "refine", "shape",
-        "subdivisions", "views", "elevation", "color_size",
-    )  # fmt: skip
-    usual = FitSettings()
-    flags += changed(args.settings, usual, (f.name for f in fields(usual) if f.name != "budget"))
-    if flags:
-        raise ValueError(
-            f"{flags[0]} is for an object with masks, and {args.target} is "
-            "made a scene, without; leave it out"
-        )
-    if args.colors == "vertex":
-        raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
-    check_colors(args, args.colors or "texture")
 
 
 def _clear(folder: Path) -> None:
@@ -258,17 +217,17 @@ def _side(args: Fit, path: Path) -> tuple[int, int]:
 
 
 def _previewed(
-    args: Fit, scene: Scene, settings: SceneSettings, session: Session, spent: float
+    args: Fit, run: Run, scene: Scene, settings: SceneSettings, session: Session, spent: float
 ) -> Scene:
     """The scene at a size for which there is time, after a preview from small photos.
 
     The preview shows how fast the machine is, by which --budget chooses the size; what it chose is
     kept for --resume.
     """
-    out = Path(args.output)
+    out = run.out
     kept, side = out / FOLDER / SIDE_FILE, max(max(image.shape[:2]) for image in scene.images)
     asked = {"asked": side, "budget": args.settings.budget}
-    before = read_json(kept) if args.resume else {}
+    before = read_json(kept) if run.resume else {}
     if asked.items() <= before.items():
         return scene.smaller(int(before["side"]))
     if side < PREVIEW_FROM:
@@ -283,7 +242,10 @@ def _previewed(
         glb, png = (out / name for name in PREVIEWS)
         rows = [i for i in range(len(scene)) if scene.neighbours[i]]
         whole = found.mesh.with_origin(torch.from_numpy(scene.origin))
-        files = {png: visual.picture(_sheet(found.mesh, small, rows)), **whole.to_files(glb)}
+        files = {
+            png: visual.picture(_sheet(found.mesh, small, rows, "preview")),
+            **whole.to_files(glb),
+        }
     taken = time.perf_counter() - begin
     budget = args.settings.budget
     if budget is not None:
@@ -292,7 +254,7 @@ def _previewed(
     write_all({**files, kept: as_json({"side": side, **asked})})
     if not args.quiet:
         text = f"a preview after {taken:.0f} s: {glb}"
-        session.write(text + (f"; going on with {side} pixels" if budget is not None else ""))
+        say("gendr", text + (f"; going on with {side} pixels" if budget is not None else ""))
     return scene.smaller(side)
 
 
@@ -377,18 +339,18 @@ def _not_placed(args: Fit) -> list[str]:
 
 def _progress_of(
     args: Fit, facts: dict[str, Any], scores: dict[str, Any], mesh: Mesh, used: int, missing: int
-) -> list[str]:
-    """What the sheet says of a mesh, which does not differ from run to run."""
+) -> tuple[str, str]:
+    """The two lines on the sheet of a mesh, which do not differ from run to run."""
     two, three = facts["seen_by"]["two"], facts["seen_by"]["three"]
     which = "photos left out" if args.hold_out else "its own photos"
-    return [
+    return (
         f"{Path(args.target).name}: {used} photos{f' ({missing} not placed)' if missing else ''}, "
-        f"{facts['matched']:.0%} of their pixels "
-        f"matched, {_planar(facts)}{facts['kept']:.0%} kept as {facts['points']:,} points; "
-        f"{len(mesh.faces):,} faces",
-        f"Of the surface {three:.0%} is seen by three photos or more, {two:.0%} by two. PSNR "
-        f"{scores['psnr']:.1f} dB over the {scores['cover']:.0%} that it covers of {which}.",
-    ]
+        f"{len(mesh.faces):,} faces; PSNR {scores['psnr']:.1f} dB over the {scores['cover']:.0%} "
+        f"that it covers of {which}",
+        f"{facts['matched']:.0%} of pixels matched, {_planar(facts)}{facts['kept']:.0%} kept as "
+        f"{facts['points']:,} points; of the surface {three:.0%} is seen by three photos or more, "
+        f"{two:.0%} by two",
+    )
 
 
 def _planar(facts: dict[str, Any]) -> str:
@@ -396,16 +358,14 @@ def _planar(facts: dict[str, Any]) -> str:
     return f"{facts['planar']:.0%} taken to lie on planes, " if facts["planar"] > _SOME else ""
 
 
-def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) -> visual.Pixels:
-    """Photos, upright, and beside each the mesh with its colours and without, from its camera.
-
-    Above them lines that say what is known of the mesh.
-    """
+def _sheet(
+    mesh: Mesh, scene: Scene, rows: list[int], title: str, subtitle: str = ""
+) -> visual.Pixels:
+    """Photos, upright, and beside each the mesh with its colours and without, from its camera."""
     from PIL import Image
 
-    chosen = [rows[i] for i in visual.spread(len(rows), SHOWN)]
-    tiles: list[list[visual.Pixels]] = []
-    for i in chosen:
+    lines: list[tuple[str, visual.Color, list[visual.Pixels], list[str]]] = []
+    for i in (rows[k] for k in visual.spread(len(rows), SHOWN)):
         height, width = scene.images[i].shape[:2]
         part = TILE / (height if scene.quarters[i] % 2 else width)
         size = (round(part * height), round(part * width))
@@ -413,13 +373,6 @@ def _sheet(mesh: Mesh, scene: Scene, rows: list[int], said: Sequence[str] = ()) 
         shown = Image.fromarray(scene.images[i]).resize((size[1], size[0]), Image.Resampling.BOX)
         painted = visual.shaded(mesh.with_unlit(), camera, size)[0]
         bare = visual.shaded(mesh, camera, size, visual.BOTH)[0]
-        tiles.append([np.rot90(x, -scene.quarters[i]) for x in (np.asarray(shown), painted, bare)])
-    y = LINE * len(said)
-    page = visual.Page(3 * TILE + 20, y + sum(len(row[0]) + 10 for row in tiles))
-    for k, text in enumerate(said):
-        page.text(4, LINE * k + 2, text)
-    for row in tiles:
-        for k, tile in enumerate(row):
-            page.tile(tile, k * (TILE + 10), y)
-        y += len(row[0]) + 10
-    return page.pixels()
+        tiles = [np.rot90(x, -scene.quarters[i]) for x in (np.asarray(shown), painted, bare)]
+        lines.append(("", visual.INK, tiles, [scene.names[i], "", ""]))
+    return visual.sheet(title, subtitle, ("photo", "with colours", "shape"), lines)

@@ -21,9 +21,10 @@ from torch import Tensor
 from gendr._common.files import write_all, write_whole
 from gendr.cli.cameras import with_cameras
 from gendr.cli.common import (
+    FINISHED,
+    METRICS,
     as_json,
-    changed,
-    check_checkpoint,
+    check_effect,
     check_output,
     check_own,
     model_file,
@@ -32,13 +33,11 @@ from gendr.cli.common import (
     versions,
 )
 from gendr.cli.parser import Splat
-from gendr.cli.photos import FINISHED, PROGRESS, digests, has_changed, is_finished
 from gendr.cli.progress import Session
-from gendr.cli.stages import has_begun
+from gendr.cli.resume import CHECKPOINT, Run
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
-from gendr.jobs.loop import Pace
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
@@ -66,12 +65,11 @@ from gendr.photos.views import color_of
 # Names of the files: the triangles, other forms of them, pictures, and what is known of them; and
 # the files of a training that is under way.
 SPLATS, PLY, GLB = "splats.npz", "splats.ply", "splats.glb"
-SHEET, ANIMATION, METRICS = "sheet.png", "orbit.gif", "metrics.json"
-CHECKPOINT, HARD, PREVIEW, START = "checkpoint.pt", "opaque.pt", "preview.png", "start.npz"
+SHEET, ANIMATION = "sheet.png", "orbit.gif"
+HARD, PREVIEW, START = "opaque.pt", "preview.png", "start.npz"
 FILES = (SPLATS, PLY, GLB, SHEET, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
-# Seconds between two checkpoints, and between two previews, which take at most this part of the
-# time.
-SAVE_SECONDS, PREVIEW_SECONDS, PREVIEW_PART = 30.0, 5.0, 0.03
+# Seconds between two checkpoints.
+SAVE_SECONDS = 30.0
 # The shorter side of photos by default, and the least: the window of `ssim`.
 IMAGE_SIZE, SMALLEST = 400, 11
 # Pictures on the sheet; frames of the walk, and the longest that the shorter side of one is.
@@ -144,22 +142,25 @@ def run(args: Splat) -> int:
     clock = time.perf_counter()
     out, settings = Path(args.output), args.settings
     usable_device(settings.device or "cpu")
-    _refuse(args)
+    by_file = (args.init or "").lower().endswith(".npz")
+    check_effect(
+        args,
+        (settings.budget is not None, "steps", "--budget is given"),
+        (not args.hold_out, "evaluate_every", "--hold-out 0 leaves no picture to look at"),
+        (settings.density == "none", "renew_every", "--density is none"),
+        (by_file, "dist tconorm unit degree scale shape", f"{args.init} says it"),
+    )
     with output_folder(out):
-        begun = args.resume and (out / CHECKPOINT).is_file()
-        if args.resume and not has_begun(out):  # nor were cameras found
-            check_checkpoint(out, CHECKPOINT)
+        run = Run(args, Path(args.photos))
         _check_own(out)
         if Path(args.photos).exists():
             check_output(out, Path(args.photos))
-        asked = digests(args, Path(args.photos))
-        if args.resume and is_finished(out, asked["asked"]):
+        if run.is_finished:
             if not args.quiet:
                 sys.stdout.write(FINISHED.format(out))
             return 0
-        if args.resume and has_changed(out, asked["sources"], (CHECKPOINT, HARD)):
-            args, begun = replace(args, resume=False), False
-        args = replace(with_cameras(args, args.photos, out), resume=begun)
+        args = with_cameras(args, args.photos, run)
+        args = replace(args, resume=run.resume and (out / CHECKPOINT).is_file())
         found = time.perf_counter()
         photos, settings = _read(args, settings)
         budget = settings.budget
@@ -169,7 +170,7 @@ def run(args: Splat) -> int:
         scene, settings = _scene(args, photos, settings, found)
         with Session("splat", total, unit, quiet=args.quiet, every=SAVE_SECONDS) as session:
             plan = _Plan(args, settings, scene, found)
-            report = _Report(args, asked, settings, scene, session, plan)
+            report = _Report(args, run, settings, scene, session, plan)
             if args.resume:
                 settings = plan.resumed(settings)
             training = fit_splats(
@@ -185,24 +186,6 @@ def run(args: Splat) -> int:
             session.stop.check()
             report.finish(training, hard, {"cameras": found - clock})
     return 0
-
-
-def _refuse(args: Splat) -> None:
-    """Refuse options that have no effect beside others.
-
-    Raises:
-        ValueError: naming them.
-    """
-    usual = SplatSettings()
-    of_file = "dist", "tconorm", "unit", "degree", "scale", "shape"
-    for names, why, holds in (
-        (("steps",), "--budget is given", args.settings.budget is not None),
-        (("evaluate_every",), "--hold-out 0 leaves no picture to look at", not args.hold_out),
-        (("renew_every",), "--density is none", args.settings.density == "none"),
-        (of_file, f"{args.init} says it", (args.init or "").lower().endswith(".npz")),
-    ):
-        if holds and (flags := changed(args.settings, usual, names)):
-            raise ValueError(f"{flags[0]} has no effect, as {why}; leave it out")
 
 
 def _steps(settings: SplatSettings, part: float) -> int:
@@ -464,12 +447,12 @@ class _Report:
     """The output of a training: a bar, previews, checkpoints, results."""
 
     def __init__(
-        self, args: Splat, asked: dict[str, str], settings: SplatSettings, scene: _Scene,
+        self, args: Splat, run: Run, settings: SplatSettings, scene: _Scene,
         session: Session, plan: _Plan,
     ) -> None:  # fmt: skip
         self.args, self.settings, self.scene, self.session = args, settings, scene, session
-        self.asked, self.plan = asked, plan
-        self.out, self.previews = Path(args.output), Pace(PREVIEW_SECONDS, PREVIEW_PART)
+        self.run, self.plan = run, plan
+        self.out = Path(args.output)
 
     def step(self, training: Training, before: Training | None = None) -> None:
         """Show a step that is done, and save now and then.
@@ -494,15 +477,12 @@ class _Report:
         what = f"after step {training.step}" + (" of opaque triangles" if before else "")
         session.place = what, f"from {self.out / CHECKPOINT}"
         path = self.out / (CHECKPOINT if before is None else HARD)
-        session.after(training, partial(self.save, training, path))
-        if self.previews.is_due:
-            with self.previews.paused():
-                self.preview(training)
+        session.after(training, partial(self.save, training, path), partial(self.preview, training))
 
     def save(self, training: Training, path: Path) -> None:
-        """Write a checkpoint, and of what photos it is, which --resume compares."""
+        """Write a checkpoint."""
+        self.run.begin()
         training.save(path)
-        write_whole(self.out / PROGRESS, as_json({"finished": False, **self.asked}))
 
     def harden(self, soft: SplatTraining) -> HardTraining | None:
         """Train opaque triangles; None if no photo shows any."""
@@ -568,12 +548,12 @@ class _Report:
         seconds["files"] = time.perf_counter() - begin
         seconds["total"] = sum(seconds.values())
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
-        metrics |= {**self.asked, "files": sorted(path.name for path in files)}
         write_all({**files, out / METRICS: as_json(metrics)})
         # The first may be of an earlier training.
-        for name in (GLB, PROGRESS, PREVIEW):
+        for name in (GLB, PREVIEW):
             if out / name not in files:
                 (out / name).unlink(missing_ok=True)
+        self.run.finish(files)
         if self.args.quiet:
             return
         height, width = scored.image_size
@@ -652,7 +632,7 @@ class _Report:
         chosen = visual.spread(len(photos), SHOWN)
         pictures = [metrics["pictures"][i] for i in chosen]
         rows: list[tuple[list[Tensor], list[str]]] = [
-            ([photos.cropped(photos.images[i], i) for i in chosen], [""] * len(chosen)),
+            ([photos.cropped(photos.images[i], i) for i in chosen], []),
             (
                 [photos.cropped(soft[i], i) for i in chosen],
                 [f"{p['psnr']:.1f} dB   SSIM {p['ssim']:.3f}" for p in pictures],

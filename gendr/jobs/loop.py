@@ -99,6 +99,37 @@ class Pace:
         self._due = now + max(self._seconds, (now - begin) / self._part)
 
 
+class Stopwatch:
+    """The seconds of the phases of some work, which follow each other.
+
+    Attributes:
+        phases: their seconds, by name.
+    """
+
+    def __init__(self) -> None:
+        self.phases: dict[str, float] = {}
+        self._begin = self._last = time.perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        """All seconds since the begin."""
+        return time.perf_counter() - self._begin
+
+    def lap(self, name: str) -> None:
+        """A phase ends, and the next begins."""
+        now = time.perf_counter()
+        self.phases[name], self._last = round(now - self._last, 3), now
+
+    def lapped(self, phases: Mapping[str, float]) -> None:
+        """Phases end that another watch has timed."""
+        self.phases |= phases
+        self._last = time.perf_counter()
+
+    def seconds(self) -> dict[str, float]:
+        """Those of each phase, and `total`."""
+        return {**self.phases, "total": round(self.elapsed, 3)}
+
+
 S = TypeVar("S", bound=State)
 
 

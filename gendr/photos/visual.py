@@ -502,15 +502,16 @@ def sheet(
     Args:
         title: First line.
         subtitle: Second line.
-        captions: Of the columns.
-        rows: Of each row its name, the ink of that, its pictures, and what is said under each,
-            which may be nothing.
+        captions: Of the columns. Of long ones, and of what is said, the end, which tells files
+            apart.
+        rows: Of each row its name, the ink of that, its pictures, of any sizes and perhaps fewer
+            than columns, and what is said under each, or ().
         legend: Inks and what they mean, for a last line.
         most: Columns side by side.
     """
     blocks = math.ceil(len(captions) / most)
     columns = math.ceil(len(captions) / blocks)
-    left, gap, top, head, foot = 92, 8, 76, 26, 22
+    left, gap, top, head, foot = 92 if any(row[0] for row in rows) else 16, 8, 76, 26, 22
     tall, wide = (max(x.shape[k] for row in rows for x in row[2]) for k in (0, 1))
     steps = [tall + gap + (foot if any(row[3]) else 0) for row in rows]
     block = head + sum(steps) + 10
@@ -522,13 +523,16 @@ def sheet(
         x, y = left + k % columns * (wide + gap), top + k // columns * block
         if k % columns == 0:
             page.box(16, y, width - 32, 1, LINE)
-        page.text(x + wide // 2, y + 8, caption, 12, FAINT, "ma")
+        page.text(x + wide // 2, y + 8, _short(caption), 12, FAINT, "ma")
         y += head
         for (name, ink, pictures, notes), step in zip(rows, steps, strict=True):
             if k % columns == 0:
                 page.text(16, y + tall // 2, name, 13, ink, "lm")
-            page.tile(pictures[k], x, y + (tall - len(pictures[k])) // 2)
-            page.text(x + wide // 2, y + tall + 5, notes[k], 12, INK, "ma")
+            for tile in pictures[k : k + 1]:
+                rest = tall - tile.shape[0], wide - tile.shape[1]
+                page.tile(tile, x + rest[1] // 2, y + rest[0] // 2)
+            for note in notes[k : k + 1]:
+                page.text(x + wide // 2, y + tall + 5, _short(note), 12, INK, "ma")
             y += step
     x, y = left, page.image.height - 26
     for color, text in legend:
@@ -536,6 +540,10 @@ def sheet(
         page.text(x + 18, y + 6, text, 12, INK, "lm")
         x += 150
     return page.pixels()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 28 else f"…{text[-27:]}"
 
 
 def fit_sheet(
@@ -568,20 +576,20 @@ def fit_sheet(
     """
     seen = window.camera(camera)[list(chosen)]
     wanted, given = ([window.cut(image[i], i) for i in chosen] for image in (masks, found))
-    pictures: list[tuple[str, Color, Sequence[Pixels]]] = [
-        ("target", TARGET, target),
-        ("fit", FIT, shaded(mesh, seen, window.size, FIT)),
-        ("mask", TARGET, [_flat(mask, TARGET) for mask in wanted]),
-        ("difference", INK, list(map(difference, wanted, given))),
+    pictures: list[tuple[str, Color, Sequence[Pixels], Sequence[str]]] = [
+        ("target", TARGET, target, ()),
+        ("fit", FIT, shaded(mesh, seen, window.size, FIT), ()),
+        ("mask", TARGET, [_flat(mask, TARGET) for mask in wanted], ()),
+        ("difference", INK, list(map(difference, wanted, given)), ()),
     ]
     if painted is not None:
         colored = render_views(painted, seen, window.size, {"lighting": "none"})
-        pictures.insert(1, ("colours", FIT, composited(*colored)))
+        pictures.insert(1, ("colours", FIT, composited(*colored), ()))
     return sheet(
         title,
         subtitle,
         [f"view {i + 1}   IoU {iou_per_view[i]:.3f}" for i in chosen],
-        [(*row, [""] * len(chosen)) for row in pictures],
+        pictures,
         legend=((BOTH, "in both"), (TARGET, "only in the target"), (FIT, "only in the fit")),
     )
 

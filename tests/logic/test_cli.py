@@ -32,7 +32,7 @@ def test_train_run_export(tmp_path, capsys, numbers):
         command += " --bits 3"
     else:  # which has bits already
         assert main([*command.split(), "--bits", "3"]) == 2
-        assert "--bits is of numbers, and x in" in capsys.readouterr().err
+        assert "--bits has no effect, as x in" in capsys.readouterr().err
     assert main([*command.split(), "--steps", str(steps)]) == 0
     said = capsys.readouterr().out
     metrics = facts(out)

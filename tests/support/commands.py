@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gendr.cli import main
+from gendr.jobs.folders import SOURCES
 
 
 def run(*argv: object) -> int:
@@ -25,8 +26,8 @@ def refused(capsys: Any, *argv: object) -> str:
 
 
 def names(folder: Path) -> set[str]:
-    """The names of the files in a folder."""
-    return {path.name for path in folder.iterdir()}
+    """The names of the files in a folder, but of that by which `--resume` knows it."""
+    return {path.name for path in folder.iterdir()} - {SOURCES}
 
 
 def facts(folder: Path, name: str = "metrics.json") -> Any:

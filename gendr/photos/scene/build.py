@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from gendr._common.arrays import read_arrays, write_arrays
-from gendr.jobs.loop import Progress, Tell
+from gendr.jobs.loop import Progress, Stopwatch, Tell
 from gendr.mesh import Mesh
 from gendr.photos.meshing.libigl import libigl
 from gendr.photos.scene.depth_maps import find_depths
@@ -101,17 +100,15 @@ def build(
         ValueError: if photos agree nowhere.
     """
     settings, tell = settings or SceneSettings(), tell or (lambda now: None)
-    clock, seconds = time.perf_counter(), {}
-    before = 0.0
+    clock, before = Stopwatch(), 0.0
 
     def stage(name: str) -> Callable[[float], None]:
         return lambda part: tell(Progress(before + _SHARES[name] * part, name))
 
     def lap(name: str) -> None:
-        nonlocal clock, before
-        now = time.perf_counter()
-        seconds[name] = round(now - clock, 2)
-        clock, before = now, before + _SHARES[name]
+        nonlocal before
+        clock.lap(name)
+        before += _SHARES[name]
 
     arrays = *scene.images, scene.K, scene.R, scene.t, scene.points, scene.ranges
     place = folder / _key(arrays, repr((settings.depth, scene.neighbours)))
@@ -184,7 +181,7 @@ def build(
         ],
         "seen_by": _visibility_shares(views, starts, points),
         "sparse_points": len(scene.points),
-        "seconds": seconds,
+        "seconds": clock.phases,
     }
     return SceneSurface(mesh, facts, cloud)
 

@@ -148,12 +148,8 @@ def _tall(image: Tensor, width: int) -> int:
 
 def pair(title: str, note: str, photo: Tensor, found: Tensor) -> visual.Pixels:
     """A photo [3, H, W] beside what splats look like from there, with a line above."""
-    page = visual.Page(2 * WIDE + 30, _tall(photo, WIDE) + 44)
-    page.text(10, 11, title, 13)
-    page.text(2 * WIDE + 20, 11, note, 13, visual.FAINT, "ra")
-    for i, image in enumerate((photo, found)):
-        page.tile(pixels(image, WIDE), 10 + i * (WIDE + 10), 34)
-    return page.pixels()
+    images = [pixels(image, WIDE) for image in (photo, found)]
+    return visual.sheet(title, note, ("photo", "splats"), [("", visual.INK, images, ())])
 
 
 def sheet(
@@ -174,13 +170,7 @@ def sheet(
         (name, ink, [pixels(image, TILE) for image in images], notes)
         for (name, ink), (images, notes) in zip(_ROWS, rows, strict=False)
     ]
-    return visual.sheet(title, subtitle, [_short(name) for name in names], shown)
-
-
-def _short(name: str) -> str:
-    """The end of a name, as it tells pictures apart."""
-    name = name.removeprefix("./")
-    return name if len(name) <= 28 else f"…{name[-27:]}"
+    return visual.sheet(title, subtitle, [name.removeprefix("./") for name in names], shown)
 
 
 def film(

@@ -12,7 +12,7 @@ import trimesh
 from scipy.special import sph_harm_y
 
 from gendr import Camera, Mesh, Renderer, fit_colors, look_at
-from gendr.cli.stages import _packed, _unpacked
+from gendr.cli.resume import _packed, _unpacked
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.photos import visual

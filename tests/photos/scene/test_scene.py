@@ -21,6 +21,7 @@ from gendr import cli
 from gendr.cli import scene as command
 from gendr.cli.masks import NoBackdropError, with_masks
 from gendr.cli.parser import Fit
+from gendr.cli.resume import Run
 from gendr.photos import visual
 from gendr.photos.camera_files.colmap import point_text, read_point_file, read_tracks
 from gendr.photos.fitting.colors.fit import ColorResult
@@ -57,7 +58,7 @@ from gendr.photos.scene.views import camera_of, scored, trust_of
 from gendr.photos.splatting.photos import load_photos
 from gendr.photos.stereo.matching import StereoSettings, packed
 from gendr.photos.stereo.patches import UNIT
-from support import rooms
+from support import commands, rooms
 
 QUICK = StereoSettings(levels=(2, 1), rounds=(3, 1, 1, 1))
 
@@ -466,9 +467,10 @@ def test_few_faces_are_where_they_tell_most():
 
 def test_photos_without_backdrop_are_let_go(room, tmp_path):
     """The refusal lasts as long as the scene is made; another error in it would hold all photos."""
-    args = Fit(target=str(room[0]), settings=gendr.FitSettings(), quiet=True)
+    settings, out = gendr.FitSettings(), str(tmp_path)
+    args = Fit(target=str(room[0]), output=out, quiet=True, settings=settings)
     with pytest.raises(NoBackdropError) as caught:
-        with_masks(args, tmp_path)
+        with_masks(args, Run(args, room[0]))
     assert caught.value.__context__ is None
 
 
@@ -506,9 +508,9 @@ def test_the_command(room, tmp_path, monkeypatch, capsys):
     assert "no mask" in said
     assert "leave --object out" in said
     for more, why in (
-        (["--scene", "--init", "hull"], "--init is for an object"),
-        (["--steps", "9"], "--steps is for an object"),
-        (["--scene", "--object"], "contradict each other"),
+        (["--scene", "--init", "hull"], "--init is for silhouettes"),
+        (["--steps", "9"], "--steps is for silhouettes"),
+        (["--scene", "--object"], "--object is for photos of an object"),
         (["--object"], "--faces is for scenes"),
         (["--scene", "--hold-out", "1"], "leaves no photo"),
         (["--scene", "--box", "1", "2"], "--box takes auto"),
@@ -573,7 +575,7 @@ def test_after_any_stage_the_command_goes_on_with_equal_bits(room, tmp_path, mon
     words = ["fit", str(room[0]), "--scene", "--faces", "1500", "--quiet", "--texture-size", "64"]
     assert cli.main([*words, "-o", str(tmp_path / "whole")]) == 0
     out, results = tmp_path / "out", ("fit.glb", "points.ply", "sheet.png")
-    assert {path.name for path in (tmp_path / "whole").iterdir()} == {*results, "metrics.json"}
+    assert commands.names(tmp_path / "whole") == {*results, "metrics.json"}
 
     def stop(*_, **__):
         raise KeyboardInterrupt

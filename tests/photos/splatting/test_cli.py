@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import splat
+from gendr.cli import progress, splat
 from gendr.losses import psnr, ssim
 from gendr.mesh import icosphere
 from gendr.photos import save_views
@@ -165,7 +165,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert run(*argv) == 130
     said = capsys.readouterr().err
     assert "stopped after step 7; the same command with --resume goes on from" in said
-    assert names(tmp_path / "b") == {"checkpoint.pt", "progress.json"}
+    assert names(tmp_path / "b") == {"checkpoint.pt"}
     interrupted = shutil.copytree(tmp_path / "b", tmp_path / "c")
     assert torch.load(tmp_path / "b" / "checkpoint.pt", weights_only=True)["state"]["step"] == 7
     assert "a training of splats with seed = 0, now it is 1" in refused(
@@ -174,9 +174,8 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     Stopping(monkeypatch, 5, splat.HardTraining)
     assert run(*argv, "--resume") == 130
     assert "stopped after step 5 of opaque triangles; the same" in capsys.readouterr().err
-    assert names(tmp_path / "b") == {"checkpoint.pt", "opaque.pt", "progress.json"}
+    assert names(tmp_path / "b") == {"checkpoint.pt", "opaque.pt"}
     assert run(*argv, "--resume") == 0
-    assert not (tmp_path / "b" / "progress.json").exists()
     glbs = [(tmp_path / x / "splats.glb").read_bytes() for x in "ab"]
     assert glbs[0] == glbs[1]
     one, other = (Splats.load(tmp_path / x / "splats.npz") for x in "ab")
@@ -206,13 +205,13 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
 @pytest.mark.every
 def test_pictures_are_shown_on_the_way(ball, tmp_path, monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(splat, "PREVIEW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "PREVIEW_SECONDS", 0.0)
     whole = splat.write_whole
     monkeypatch.setattr(splat, "write_whole", lambda *args: (seen.append(args[0]), whole(*args)))
     assert run(ball, "-o", tmp_path, "--triangles", 40, "--steps", 20) == 0
     found = facts(tmp_path)
     assert seen
-    assert {path.name for path in seen} == {"preview.png", "progress.json"}
+    assert {path.name for path in seen} == {"preview.png"}
     assert not {path.name for path in seen} & names(tmp_path)
     shown = capsys.readouterr()
     assert f"PSNR {found['psnr']:.1f} dB" in shown.out

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 
 from gendr._common.files import write_whole
-from gendr.cli.command_line import INTERRUPTED
+from gendr.cli.command_line import INTERRUPTED, say
 from gendr.cli.common import as_json, check_checkpoint, versions
 from gendr.jobs.folders import locked, writable_folder
 from gendr.kernels.threads import num_threads, set_num_threads
@@ -221,7 +221,7 @@ class _TrainingReport:
             self.session.curves.add_picture(step, "input, prediction, truth", sheet)
         if not self.quiet:
             text = ", ".join(f"{s.name} {s.iou:.3f}" for s in scores)
-            self.session.write(f"step {step}: 3D IoU {text}")
+            say("gendr", f"step {step}: 3D IoU {text}")
 
     def stopped(self) -> None:
         """Tell the user how to go on."""

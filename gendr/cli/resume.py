@@ -1,0 +1,283 @@
+"""What `--resume` goes on with: whether what lies in an output folder still fits, and stages.
+
+`Run` compares photos and options, before anything is read. A stage, which takes long beside the
+main part of a command, keeps a file in the folder: while it runs, how far it has come; then its
+result. Of which pixels and settings that file, or a checkpoint, is, its signature says
+(`gendr.jobs.checkpoint`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from hashlib import sha256
+from inspect import signature
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from torch import Tensor
+
+from gendr._common.files import write_whole
+from gendr.cli.command_line import say
+from gendr.cli.common import METRICS, as_json, check_checkpoint, read_json
+from gendr.cli.parser import Fit, Splat
+from gendr.cli.progress import Session
+from gendr.jobs.checkpoint import (
+    OtherWorkError,
+    digest,
+    load_checkpoint,
+    save_checkpoint,
+)
+from gendr.jobs.folders import SOURCES
+from gendr.mesh import Camera, Mesh
+from gendr.photos.fitting.colors.light import HarmonicLight
+
+__all__ = ["CHECKPOINT", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
+
+# The stages of a fit, in their order, and their files in the output folder.
+STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
+# The state after the last step, and a readable file about it.
+CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
+# What a file holds of a mesh.
+_MESH = (
+    "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
+)  # fmt: skip
+
+T = TypeVar("T")
+Values = Mapping[str, Any]
+
+
+class Run:
+    """A command with its output folder, and whether what is there was made of the same.
+
+    A hidden file in the folder holds a digest of the inputs, and the options of each thing that was
+    made of them. What is made anew takes with it all that comes after it.
+
+    Args:
+        args: of the command.
+        path: its photos, the file of their cameras, a video, or a mesh.
+
+    Attributes:
+        out: the output folder.
+        resume: whether what is there is used.
+
+    Raises:
+        ValueError: for `--resume`, if there is nothing to go on with.
+    """
+
+    def __init__(self, args: Fit | Splat, path: Path) -> None:
+        self.out, self.resume = Path(args.output), args.resume
+        self._file, self._begun = self.out / SOURCES, False
+        if self.resume and not self._file.is_file():
+            check_checkpoint(self.out, CHECKPOINT)
+        stats = [
+            (file.name, (stat := file.stat()).st_size, stat.st_mtime_ns)
+            for file in _inputs(args, path.resolve(), self.out.resolve()) if file.is_file()
+        ]  # fmt: skip
+        named = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
+        self._asked = _digest(replace(args, output="", quiet=False, resume=False, **named))
+        self._own: dict[str, Any] = {"inputs": _digest(stats)}
+        self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
+        self._compare("inputs", "photos, or files beside them,", "all")
+
+    def _compare(self, name: str, what: str, anew: str) -> None:
+        """Use nothing that was made of others, which is said; where nothing is known it is used."""
+        if self.resume and self._kept.get(name, self._own[name]) != self._own[name]:
+            say("gendr", f"{what} have changed since: {anew} is made anew")
+            self.resume = False
+
+    def uses(self, what: str, there: bool, *options: Any) -> bool:
+        """Whether something is not made anew: if it is there, and was made with such options.
+
+        Args:
+            what: "frames", "cameras" or "masks".
+            there: whether it is.
+            options: plain values.
+        """
+        self._own[what] = list(options)
+        if there:
+            self._compare(what, f"the options of {what}", f"all from {what} on")
+        return self.resume and there
+
+    def made(self) -> None:
+        """Keep with what all was made that `uses` has named; what comes after it is made anew."""
+        self.resume, self._begun = False, False
+        self.begin()
+        self._begun = False
+
+    def begin(self) -> None:
+        """Results begin to be made; what is left of others on their way goes."""
+        if self._begun:
+            return
+        self._begun = True
+        if not self.resume:
+            self._kept = {}
+            for name in (CHECKPOINT, PROGRESS, *STAGES.values()):
+                (self.out / name).unlink(missing_ok=True)
+        self._kept = {**self._kept, **self._own, "results": None}
+        write_whole(self._file, as_json(self._kept))
+
+    def finish(self, files: Iterable[Path]) -> None:
+        """All results are there, in these files."""
+        self.begin()
+        results = {"asked": self._asked, "files": sorted(file.name for file in files)}
+        write_whole(self._file, as_json({**self._kept, "results": results}))
+
+    @property
+    def has_results(self) -> bool:
+        """Whether all results are there, and none are under way."""
+        results = self._kept.get("results")
+        return bool(results and all((self.out / name).is_file() for name in results["files"]))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether just these results are there."""
+        return self.resume and self.has_results and self._kept["results"]["asked"] == self._asked
+
+
+def _digest(value: object) -> str:
+    return sha256(repr(value).encode()).hexdigest()
+
+
+def _inputs(args: Fit | Splat, path: Path, out: Path) -> list[Path]:
+    """The files that a command reads, as far as it says; both paths are resolved."""
+    folder = path.parent if path.suffix.lower() == ".json" else path
+    deep = "*", "*/*", "sparse/0/*"
+    inside = sorted(x for form in deep for x in folder.glob(form)) if folder.is_dir() else [path]
+    named = [Path(name) for name in (args.cameras, args.init) if name is not None]
+    if isinstance(args, Fit) and args.masks is not None:
+        named += sorted(Path(args.masks).glob("*"))
+    # Neither what an operating system keeps beside photos nor other results there.
+    own = {
+        place: any((place / name).exists() for name in (SOURCES, METRICS))
+        for place in {file.parent for file in inside} - {folder}
+    }
+    return [
+        file for file in inside
+        if not (own.get(file.parent, False) or out in file.parents)
+        and all(part[0] != "." for part in file.relative_to(folder).parts)
+    ] + named  # fmt: skip
+
+
+class StageFile:
+    """What a stage has come to.
+
+    Args:
+        path: of the file.
+        what: the stage is, for messages.
+        given: all tensors, cameras and meshes that the result depends on.
+        options: and all else, as plain values.
+    """
+
+    def __init__(self, path: Path, what: str, given: Iterable[Any], options: Values) -> None:
+        self.path, self._what = path, what
+        tensors = [tensor for each in given for tensor in _tensors(each)]
+        self._signature = {"input": digest(*tensors), "options": dict(options)}
+
+    def read(self) -> Values | None:
+        """What it holds: `done` and `values`; None if there is no file, or one of other input.
+
+        Raises:
+            ValueError: if it is something else.
+        """
+        if not self.path.is_file():
+            return None
+        try:
+            return load_checkpoint(self.path, self._what, ("done", "values"), self._signature)
+        except OtherWorkError:
+            return None
+
+    def write(self, values: Values, *, done: bool = False) -> None:
+        """Replace what it holds."""
+        content = {"done": done, "values": dict(values)}
+        save_checkpoint(self.path, self._what, content, self._signature)
+
+
+class Stages:
+    """The files of the stages of one fit.
+
+    Args:
+        run: in whose folder they are.
+        session: which shows their progress.
+    """
+
+    def __init__(self, run: Run, session: Session) -> None:
+        self._run, self.out, self.session = run, run.out, session
+
+    def run(
+        self,
+        name: str,
+        kind: type[T],
+        function: Callable[..., T],
+        /,
+        *given: Tensor | Camera | Mesh | None,
+        **options: Any,
+    ) -> T:
+        """The result of a stage: of an earlier run if that had the same input, or computed.
+
+        Args:
+            name: of `STAGES`.
+            kind: the dataclass of the result.
+            function: the stage itself. It takes `callback`, and if it can go on where it was
+                interrupted `resume`, as `refine_cameras` does.
+            given: its arguments.
+            options: its further arguments, plain values.
+        """
+        file = StageFile(self.out / STAGES[name], "a stage of a fit", given, options)
+        before = file.read() if self._run.resume else None
+        if before is not None and before["done"]:
+            return _unpacked(kind, before["values"], _tensors(given[0])[0])
+        if "resume" in signature(function).parameters:
+            options["resume"] = None if before is None else before["values"]
+        self._run.begin()
+        with self.session.part(name, file.write) as tell:
+            result = function(*given, **options, callback=tell)
+        file.write(_packed(result), done=True)
+        return result
+
+    def clear(self, *names: str) -> None:
+        """Remove the files of some stages."""
+        for name in names:
+            (self.out / STAGES[name]).unlink(missing_ok=True)
+
+
+def _tensors(value: Tensor | Camera | Mesh | None) -> list[Tensor]:
+    if isinstance(value, Camera):
+        places = [x for x in (value.origin, value.window) if x is not None]
+        return [*value.tensors(), *places]
+    if isinstance(value, Mesh):
+        return [value.vertices, value.faces, value.origin]
+    return [] if value is None else [value]
+
+
+def _packed(result: Any) -> dict[str, Any]:
+    """A dataclass of plain values, tensors, cameras and meshes without the latter two."""
+    values = {f.name: getattr(result, f.name) for f in fields(result)}
+    for name, value in values.items():
+        if isinstance(value, Camera):
+            values[name] = {
+                "tensors": value.tensors(), "origin": value.origin, "window": value.window,
+            }  # fmt: skip
+        elif isinstance(value, HarmonicLight):
+            values[name] = {"coefficients": value.coefficients, "frame": value.frame}
+        elif isinstance(value, Mesh):
+            values[name] = {part: getattr(value, part) for part in _MESH}
+    return values
+
+
+def _unpacked(kind: type[T], values: Values, like: Tensor) -> T:
+    """The opposite, with cameras and meshes on the device of a tensor."""
+    types, found = get_type_hints(kind), dict(values)
+    for name, value in values.items():
+        if types[name] is Camera:
+            camera = Camera(*value["tensors"]).with_window(value["window"])
+            found[name] = camera.with_origin(value["origin"]).to(like.device)
+        elif types[name] is Mesh:
+            parts = dict(value)
+            origin, unlit = parts.pop("origin"), parts.pop("unlit")
+            mesh = Mesh(parts.pop("vertices"), parts.pop("faces"), **parts)
+            found[name] = mesh.with_origin(origin[0]).with_unlit(unlit).to(like.device)
+        elif types[name] == HarmonicLight | None and value is not None:
+            light = HarmonicLight(**value)
+            found[name] = replace(light, coefficients=light.coefficients.to(like.device))
+    return kind(**found)
