@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr import Camera, Mesh, Renderer, look_at, refine_shape, set_num_threads
+from gendr import Camera, Mesh, Renderer, fit_colors, look_at, refine_shape, set_num_threads
 from gendr.losses import iou
 from gendr.mesh import cube, icosphere
 from gendr.photos import remesh, visual
@@ -535,6 +535,27 @@ def test_a_hollow_comes_from_colours():
     found = v[(v[:, 0].abs() < 0.3 * lid) & (v[:, 2].abs() < 0.3 * lid) & (v[:, 1] > -0.5 * lid)]
     error = (found[:, 1] - deep).abs().mean()
     assert float(error) < 0.25 * (lid - deep)
+
+
+def test_colours_are_compared_inside_outlines(monkeypatch):
+    """What is too small shows the pit: steps follow, whose outlines masks judge in the end."""
+    closed, truth, _ = pit()
+    i = torch.arange(12)
+    camera = look_at(6.0 * float(closed.vertices[:, 1].max()), 20.0 + 20.0 * (i % 4), 30.0 * i)
+    rgb, alpha = shots(truth, camera, 56)
+    small = truth.scaled(0.96)
+    both = small.vertices.numpy(), small.faces.numpy()
+    known = Depths(np.zeros((12, 1, 1, 3)), np.zeros((12, 1, 1)), 1.0)
+    monkeypatch.setattr(refining, "find_depths", lambda *given: known)
+    monkeypatch.setattr(refining, "fused", lambda *given, **options: both)
+    bare = Mesh(truth.vertices, truth.faces)
+    monkeypatch.setattr(refining._Refinement, "stepped", lambda *given: bare)
+    monkeypatch.setattr(refining._Refinement, "faired", lambda *given: None)
+    result = refine_shape(closed, rgb, camera, alpha, steps=1)
+    assert result.improved, result.reason
+    assert result.psnr[1] > result.psnr[0] + 3
+    within = fit_colors(small, rgb, camera, alpha, kind="vertex")
+    assert within.psnr_inside.mean() > within.psnr.mean() + 3
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,8 +102,9 @@ class ShapeResult:
             brought to its shading, or made smooth between its outlines.
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
-            the object, in decibels; where colours hardly differ, of brightness and their ratios,
-            made stronger. NaN, as the next, if there was no time to compare them.
+            the pixels that mesh and mask both fill, in decibels; where colours hardly differ, of
+            brightness and their ratios, made stronger. NaN, as the next, if there was no time to
+            compare them.
         iou: Before and after: the mean of the hard silhouettes, with masks without bites.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
@@ -412,7 +414,12 @@ def _painted(
 
 
 def _psnr(found: ColorResult) -> float:
-    return float(found.psnr.double().mean())
+    """How well colours meet photos, in decibels: inside outlines, which masks judge.
+
+    Of a thin object the pixels along outlines would hide all that stereo gains.
+    """
+    inside = float(found.psnr_inside.double().nanmean())
+    return float(found.psnr.double().mean()) if math.isnan(inside) else inside
 
 
 class _Refinement:
