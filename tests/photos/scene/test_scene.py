@@ -46,6 +46,7 @@ from gendr.photos.scene.sky import (
     above_horizon,
     as_bright,
     at_upper_edge,
+    behind_wires,
     find_plain,
     find_sky,
     find_smooth,
@@ -1056,6 +1057,25 @@ def test_a_deep_blue_sky_between_towers_stays_open(tmp_path):
         inside = (np.abs(cloud.points[:, 0]) < 0.3) & (np.abs(cloud.points[:, 1]) < 0.15)
         assert inside.any() == lintel
         assert (cloud.planar.mean() > 0.05) == lintel
+
+
+def test_wires_before_the_sky_between_houses_cut_off_parts_of_it():
+    image = np.full((400, 480, 3), 60, np.uint8)
+    image[:200] = 200, 215, 235
+    image[200:280, 100:124] = 190, 205, 230  # between two houses, a little darker
+    image[220:222, 100:124] = image[250:252, 100:124] = 40  # two wires
+    image[204:240, 200:224] = 235, 215, 190  # a gable in the sun
+    image[240:280, 300:324] = 200, 215, 235  # a window
+    sky, gap = np.zeros((2, 400, 480), bool)
+    sky[:200], gap[200:280, 100:124] = True, True
+    found = behind_wires(image, find_plain(image), np.zeros_like(sky), sky)
+    lines = np.minimum(abs(np.arange(400) - 220.5), abs(np.arange(400) - 250.5)) < 4
+    assert found[gap & ~lines[:, None]].mean() > 0.9
+    assert not found[~gap].any()
+    # Stereo has found something there, and not only beside the houses; or there is no sky.
+    assert (behind_wires(image, find_plain(image), gap & (image[..., 0] < 50), sky) == found).all()
+    assert not behind_wires(image, find_plain(image), gap, sky).any()
+    assert not behind_wires(image, find_plain(image), gap, sky & False).any()
 
 
 def test_walls_have_pictures_and_the_sky_has_leaves():
