@@ -271,7 +271,7 @@ def fused(
             places = np.flatnonzero(views)
             if share < 1:
                 places = places[dice.random(len(places)) < share]
-            agreed.append((i, places, positions[places], views[places]))
+            agreed.append((i, places.astype(np.int32), positions[places], views[places]))
         tell((i + 1) / len(scene))
 
     def described(k: int) -> tuple[Array, ...]:
@@ -287,7 +287,7 @@ def fused(
             normals[kinds == 2 + m] = mirror.normal
         return (
             positions, normals, scene.images[i].reshape(-1, 3)[places],
-            np.full(len(places), i, np.int32), places.astype(np.int32), views,
+            np.full(len(places), i, np.int32), places, views,
         )  # fmt: skip
 
     parts = mapped(described, range(len(agreed)))

@@ -20,9 +20,10 @@ __all__ = ["before_sky", "open_at_rims", "supported"]
 
 Array = npt.NDArray[Any]
 
-# By how much the inverse depth of a photo may differ where it shows a triangle, and how many pixels
-# away it may show it.
-_RELATIVE, _REACH = 0.03, 1
+# By how much the inverse depth of a photo may differ where it shows a triangle, as photos may that
+# agree, and how many pixels away it may show it. A web behind a roof is no farther from it than a
+# few hundredths.
+_RELATIVE, _REACH = 0.01, 1
 # Photos that show sky where a triangle would be, at the least; one may err.
 _WITNESSES = 2
 
