@@ -53,7 +53,7 @@ from gendr.photos.scene.sky import (
     find_smooth,
     open_sky,
 )
-from gendr.photos.scene.support import before_sky, open_at_rims, supported
+from gendr.photos.scene.support import before_sky, is_shown, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 from gendr.photos.scene.views import camera_of, scored, trust_of
 from gendr.photos.splatting.photos import load_photos
@@ -1209,21 +1209,27 @@ def test_triangles_are_shown_in_their_middles_and_at_edges(room):
     wall = np.array([[-0.5, -0.5, 4], [0.5, -0.5, 4], [0, 0.5, 4], [0.0, 0.0, 2.0]]) - scene.origin
     faces = np.array([[0, 1, 2], [0, 1, 3]])
     views, starts = np.tile(np.arange(5, dtype=np.int32), 4), np.arange(0, 21, 5)
-    assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
-    assert not supported(
-        scene, cloud, wall + np.array([0, 0, 0.08]), faces, views, starts
-    ).any()  # behind
+
+    def off(vertices):
+        return supported(scene, cloud, vertices, faces, views, starts)
+
+    assert is_shown(off(wall)).tolist() == [True, False]
+    behind = off(wall + np.array([0, 0, 0.08]))  # by 0.02
+    assert behind[0] == pytest.approx(0.02, abs=0.003)
+    assert is_shown(behind).tolist() == [True, False]
     # As if one photo had found something in the middle of the web.
     x = scene.R[2] @ wall[faces[1]].mean(0) + scene.t[2]
     u, v, _ = np.rint(scene.K[2] @ x / x[2]).astype(int)
     maps[2][v, u] = 1 / x[2]
-    assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
-    # As if photos showed sky there: one may err.
+    assert is_shown(off(wall)).tolist() == [True, False]
+    # As if photos showed sky there: one may err about what others show where it is, exactly.
     for j, gone in ((1, False), (3, True)):
         x = scene.R[j] @ wall[faces[1]].mean(0) + scene.t[j]
         u, v, _ = np.rint(scene.K[j] @ x / x[2]).astype(int)
         maps[j][v, u] = -1
-        assert before_sky(scene, cloud, wall, faces).tolist() == [False, gone]
+        for exactly, goes in ((0.005, gone), (0.02, True), (np.inf, True)):
+            given = np.array([exactly, exactly])
+            assert before_sky(scene, cloud, wall, faces, given).tolist() == [False, goes]
 
 
 # -- the surface
