@@ -195,22 +195,25 @@ def behind_wires(image: Array, even: Array, found: Array, sky: Array) -> Array:
     parts, known = np.where(small[labelled[0]], labelled[0], 0), sky
     boxes = ndimage.find_objects(parts)
     while known.any():
-        near, new = ndimage.maximum_filter(known, 2 * _WIRE + 1), np.zeros_like(sky)
+        near: Any = ndimage.maximum_filter(known, 2 * _WIRE + 1)
+        new = np.zeros_like(sky)
         for part in np.flatnonzero(np.bincount(parts[near], minlength=1)[1:]) + 1:
             if not small[part]:
                 continue
             small[part] = False
             box = tuple(slice(max(s.start - _WIRE, 0), s.stop + _WIRE) for s in boxes[part - 1])
             own, photo = parts[box] == part, image[box]
-            inner = ndimage.minimum_filter(own, 2 * _REACH + 1)
-            beside = (known & even)[box] & ndimage.maximum_filter(own, 2 * _WIRE + 1)
+            inner: Any = ndimage.minimum_filter(own, 2 * _REACH + 1)
+            around: Any = ndimage.maximum_filter(own, 2 * _WIRE + 1)
+            beside = (known & even)[box] & around
             if beside.any() and found[box][inner].sum() <= _FOUND * inner.sum():
                 off = photo[own].mean(0) - photo[beside].mean(0)
                 new[box] |= own & bool(np.abs(off).max() <= _ALIKE)
         if not new.any():
             break
         # Up to the pixel beside an edge.
-        known = known | ndimage.maximum_filter(new, _SQUARE)
+        grown: Any = ndimage.maximum_filter(new, _SQUARE)
+        known = known | grown
     return known & ~sky
 
 
