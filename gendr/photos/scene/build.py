@@ -19,7 +19,7 @@ from gendr.photos.meshing.libigl import libigl
 from gendr.photos.scene.depth_maps import find_depths
 from gendr.photos.scene.fusion import Cloud, FusionSettings, fused, thinned
 from gendr.photos.scene.model import Scene
-from gendr.photos.scene.support import before_sky, open_at_rims, supported
+from gendr.photos.scene.support import before_sky, is_shown, open_at_rims, supported
 from gendr.photos.scene.surface import Surface, SurfaceSettings, large_parts, reconstruct
 from gendr.photos.stereo.matching import StereoSettings
 
@@ -142,9 +142,9 @@ def build(
     if not len(surface.faces):
         raise ValueError("the photos agree on too few points for a surface; take more of them")
     of_vertices = cloud.chosen(scene, rows[surface.point_of_vertex])
-    shown = supported(scene, cloud, surface.vertices, surface.faces, *of_vertices)
-    clear = before_sky(scene, cloud, surface.vertices, surface.faces)
-    faces = surface.faces[open_at_rims(surface.faces, shown & ~clear) & ~clear]
+    off = supported(scene, cloud, surface.vertices, surface.faces, *of_vertices)
+    clear = before_sky(scene, cloud, surface.vertices, surface.faces, off)
+    faces = surface.faces[open_at_rims(surface.faces, is_shown(off) & ~clear) & ~clear]
     faces = large_parts(faces, len(surface.vertices), settings.surface.least_part)
     used, faces = np.unique(faces, return_inverse=True)
     faces, points = faces.reshape(-1, 3), surface.point_of_vertex[used]

@@ -27,6 +27,7 @@ from gendr.photos.scene.sky import (
     above_horizon,
     as_bright,
     at_upper_edge,
+    behind_wires,
     find_plain,
     find_sky,
     find_smooth,
@@ -176,20 +177,23 @@ def fused(
         good = (found.costs <= settings.limit) & near
         planes = found.planes.reshape(-1, 3)
         even = find_plain(scene.images[i])
-        nothing, rises = find_sky(even, good), above_horizon(scene, i, up)
+        bare, rises = find_sky(even, good), above_horizon(scene, i, up)
         # There all that stereo finds tells of nothing.
         calm = find_sky(find_smooth(scene.images[i], even & rises), np.zeros_like(good))
-        nothing |= above_all(scene.images[i], calm & rises, scene.quarters[i])
-        good &= ~nothing
-        # Doubtful ones are negative until the ground is known, which has precedence.
-        weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & near & ~nothing
-        signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
-        nothing &= rises
+        bare |= above_all(scene.images[i], calm & rises, scene.quarters[i])
+        good &= ~bare
+        nothing = bare & rises
         sky[i] = above_all(scene.images[i], nothing, scene.quarters[i])
         off = _EXACT / max(_motion(scene, i), 1e-300)
         upper = at_upper_edge(nothing, scene.quarters[i])
         walls = find_walls(scene.K[i], found.planes, good, upper, off)
         sky[i] &= ~walls
+        sky[i] |= behind_wires(scene.images[i], even & rises & ~walls, good, sky[i])
+        good &= ~sky[i]
+        # Doubtful ones are negative until the ground is known, which has precedence.
+        weak = (found.costs > settings.limit) & (found.costs <= settings.doubtful) & near
+        weak &= ~(bare | sky[i])
+        signs = np.where(good, 1, np.where(weak, -1, 0)).astype(np.float32)
         places = np.flatnonzero(sure & ~sky[i])[::_SPARSE]
         plain[per_photo[i]] = even.ravel()
         depths[per_photo[i]] = (signs * found.planes[..., 0].clip(0)).ravel()
@@ -251,7 +255,7 @@ def fused(
     taken = np.zeros(len(depths), bool)
     dice, share = np.random.default_rng(0), _PIXELS / len(depths)
     inverse = np.linalg.inv(scene.K)
-    parts: list[tuple[Array, ...]] = []
+    agreed: list[tuple[int, Array, Array, Array]] = []
     for i, near in enumerate(scene.neighbours):
         if near and files[i].is_file():
             pairs = [scene.between(i, j) for j in near]
@@ -267,20 +271,27 @@ def fused(
             places = np.flatnonzero(views)
             if share < 1:
                 places = places[dice.random(len(places)) < share]
-            kinds = assumed[offsets[i] + places]
-            planes, planar = DepthMap.load(files[i]).planes.reshape(-1, 3), kinds >= _PLANAR
-            planes[places[planar], 0] = depths[offsets[i] + places[planar]]
-            planes[places[planar], 1:] = planes_of[i][kinds[planar] - _PLANAR, :2]
-            normals = _normals(scene, i, planes, places)
-            if ground is not None:
-                normals[kinds == 1] = ground.up
-            for k, mirror in enumerate(mirrors):
-                normals[kinds == 2 + k] = mirror.normal
-            parts.append((
-                positions[places], normals, scene.images[i].reshape(-1, 3)[places],
-                np.full(len(places), i, np.int32), places.astype(np.int32), views[places],
-            ))  # fmt: skip
+            agreed.append((i, places.astype(np.int32), positions[places], views[places]))
         tell((i + 1) / len(scene))
+
+    def described(k: int) -> tuple[Array, ...]:
+        i, places, positions, views = agreed[k]
+        kinds = assumed[offsets[i] + places]
+        planes, planar = DepthMap.load(files[i]).planes.reshape(-1, 3), kinds >= _PLANAR
+        planes[places[planar], 0] = depths[offsets[i] + places[planar]]
+        planes[places[planar], 1:] = planes_of[i][kinds[planar] - _PLANAR, :2]
+        normals = _normals(scene, i, planes, places)
+        if ground is not None:
+            normals[kinds == 1] = ground.up
+        for m, mirror in enumerate(mirrors):
+            normals[kinds == 2 + m] = mirror.normal
+        return (
+            positions, normals, scene.images[i].reshape(-1, 3)[places],
+            np.full(len(places), i, np.int32), places, views,
+        )  # fmt: skip
+
+    parts = mapped(described, range(len(agreed)))
+    agreed.clear()
     if not parts:
         raise ValueError("no photo has a depth map")
     columns = [list(column) for column in zip(*parts, strict=True)]

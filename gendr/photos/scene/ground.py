@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gendr.kernels.threads import mapped
 from gendr.mesh import Mesh
 from gendr.photos.scene.model import Scene
 from gendr.photos.upright import upwards
@@ -203,14 +204,17 @@ def aligned(ground: Ground, scene: Scene, assumed: list[Array]) -> Ground | None
         """The mean over all pairs, each after a factor per channel: 0 to 1 (Geman-McClure)."""
         if (np.abs(x) > _MOST).any():
             return 1.0
-        found, total, count = plane(x), 0.0, 0
+        found = plane(x)
         points = {i: met(i, found) for i in lines}
-        for i, j, some in pairs:
+
+        def difference(pair: tuple[int, int, Array]) -> float:
+            i, j, some = pair
             mine, other = own[i][:, some], colors(j, points[i][some])
             gain = (mine * other).sum(1) / np.maximum((other * other).sum(1), 1e-12)
             off = np.square(mine - gain[:, None] * other).mean(0) / _OFF**2
-            total, count = total + float((off / (1 + off)).sum()), count + len(some)
-        return total / max(count, 1)
+            return float((off / (1 + off)).sum())
+
+        return sum(mapped(difference, pairs)) / max(sum(len(some) for *_, some in pairs), 1)
 
     start = np.vstack([np.zeros(3), np.diag(_STEPS)])
     options = {"initial_simplex": start, "maxfev": _TRIALS}

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from gendr.kernels.threads import run
 from gendr.photos.scene.mirror_kernels import APART, EMPTY, HIDDEN, THERE
 from gendr.photos.scene.model import MOST_NEIGHBOURS, Scene
+from gendr.photos.scene.sky import mean_grey
 
 __all__ = ["Mirror", "find_mirrors"]
 
@@ -150,8 +151,7 @@ class _Patterns:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        greys = [image.mean(2, dtype=np.float32).round().astype(np.uint8)
-                 for image in self.scene.images]  # fmt: skip
+        greys = [mean_grey(image).round().astype(np.uint8) for image in scene.images]
         shapes = np.array([grey.shape for grey in greys], np.int64)
         self.heights, self.widths = shapes[:, 0].copy(), shapes[:, 1].copy()
         self.offsets = np.concatenate([[0], np.cumsum(shapes.prod(1))])[:-1]

@@ -88,7 +88,8 @@ def find_planar(
     for part in some:
         box = boxes[part - 1]
         begin, own = np.array([s.start for s in box]), parts[box] == part
-        around = np.argwhere(_grown(own) & ~np.pad(own, _RING)) + begin - _RING
+        grown = _grown(own)
+        around = np.argwhere(grown & ~np.pad(own, _RING)) + begin - _RING
         least = max(_SHARE * len(around), _FEWEST)
         around = around[((around >= 0) & (around < (height, width))).all(1)]
         there = around[known[around[:, 0], around[:, 1]]]
@@ -96,7 +97,7 @@ def find_planar(
         if some_of > 1:
             there = there[dice.choice(len(there), _JUDGES, replace=False)]
         # Edges within reach of patches have no depths either.
-        near = np.argwhere(_grown(own)) + begin - _RING
+        near = np.argwhere(grown) + begin - _RING
         near = near[((near >= 0) & (near < (height, width))).all(1)]
         near = near[~(known | sky)[near[:, 0], near[:, 1]]]
         color, walls[part] = image[box][own].mean(0), []

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from gendr.photos.scene.model import Scene
 
 __all__ = [
-    "above_all", "above_horizon", "as_bright", "at_upper_edge", "find_plain", "find_sky",
-    "find_smooth", "open_sky",
+    "above_all", "above_horizon", "as_bright", "at_upper_edge", "behind_wires", "find_plain",
+    "find_sky", "find_smooth", "mean_grey", "open_sky",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -35,6 +35,9 @@ _LOGS = np.log(np.arange(256, dtype=np.float32) + 8)
 _REACH, _FOUND = 6, 0.03
 # The least share of the photo.
 _LEAST = 0.003
+# How far smaller parts of the sky are from it at most, in pixels, as a wire and its edges are less
+# wide, and by how much their mean colours, 0 to 255, may differ from those of it there.
+_WIRE, _ALIKE = 10, 20.0
 # How far below the horizon sky may be, a tangent, as it is only known about.
 _LEVEL = 0.1
 # The least brightness of what may be sky, of its mean.
@@ -43,11 +46,17 @@ _BRIGHT = 0.8
 _BELOW = 0.1
 
 
+def mean_grey(image: Array) -> Array:
+    """The mean of the channels of uint8 [H, W, 3], float32 [H, W]."""
+    red, green, blue = np.moveaxis(image, -1, 0)
+    return (red.astype(np.float32) + green + blue) / np.float32(3)
+
+
 def find_plain(image: Array) -> Array:
     """Where a photo has no pattern, bool [H, W], of uint8 [H, W, 3]."""
     from scipy import ndimage
 
-    grey = ndimage.gaussian_filter(image.mean(2, dtype=np.float32), 1)
+    grey = ndimage.gaussian_filter(mean_grey(image), 1)
     most, least = (f(grey, _SQUARE) for f in (ndimage.maximum_filter, ndimage.minimum_filter))
     return most - least < _PLAIN
 
@@ -64,7 +73,7 @@ def find_smooth(image: Array, even: Array) -> Array:
     """
     from scipy import ndimage
 
-    grey = image.mean(2, dtype=np.float32)
+    grey = mean_grey(image)
     mean = ndimage.uniform_filter(grey, _PATCH)
     rest = ndimage.uniform_filter(grey * grey, _PATCH) - mean * mean
     steps = np.arange(_PATCH, dtype=np.float32) - _PATCH // 2
@@ -77,16 +86,25 @@ def find_smooth(image: Array, even: Array) -> Array:
     if not smooth[every].any():
         return smooth & False
     # A finger before the lens is as smooth as the sky that it hides, but of another colour.
-    red, green, blue = np.moveaxis(_LOGS[image], -1, 0)
-    for tint, most in zip((red - green, blue - green, green), _TINT, strict=True):
-        middle = np.quantile(tint[every][smooth[every]], 0.5, method="lower")
-        smooth &= np.abs(tint - middle) < most
+    of_all, of_some = _tints(image[smooth]), _tints(image[every][smooth[every]])
+    kept, told = np.ones(of_all.shape[1], bool), np.ones(of_some.shape[1], bool)
+    for own, judges, most in zip(of_all, of_some, _TINT, strict=True):
+        middle = np.quantile(judges[told], 0.5, method="lower")
+        kept &= np.abs(own - middle) < most
+        told &= np.abs(judges - middle) < most
+    smooth[smooth] = kept
     labelled: Any = ndimage.label(smooth)
     size = np.bincount(labelled[0].ravel())
     large = size >= _LEAST * even.size
     large[0] = False  # of single pixels of a wall there are squares beside the sky
     # Up to the borders of the photo and the edges that patches reach across.
     return ndimage.maximum_filter(large[labelled[0]], _PATCH) & even
+
+
+def _tints(colors: Array) -> Array:
+    """Logarithms of red and blue over green, and of green, [3, P], of uint8 [P, 3]."""
+    red, green, blue = _LOGS[colors].T
+    return np.stack([red - green, blue - green, green])
 
 
 def find_sky(even: Array, found: Array) -> Array:
@@ -140,7 +158,7 @@ def above_all(image: Array, sky: Array, quarters: int) -> Array:
     """
     found = at_upper_edge(sky, quarters)
     if found.any() and not found.all():
-        grey = image.mean(2, dtype=np.float32)
+        grey = mean_grey(image)
         found &= bool(grey[found].mean() > grey[~found].mean())
     else:
         found[:] = False
@@ -156,6 +174,49 @@ def at_upper_edge(sky: Array, quarters: int) -> Array:
     return np.isin(labelled[0], upper[upper > 0])
 
 
+def behind_wires(image: Array, even: Array, found: Array, sky: Array) -> Array:
+    """The small parts of the sky that wires or twigs cut off, as between two houses: bool [H, W].
+
+    They are of the colour of the sky that is a few pixels away. Stereo tells little about them, as
+    patches in them show what is beside them, but nothing may be found further inside.
+
+    Args:
+        image: uint8 [H, W, 3].
+        even: bool [H, W], where the photo has no pattern, and may show sky.
+        found: bool [H, W], where stereo found something.
+        sky: bool [H, W], what is known of it.
+    """
+    from scipy import ndimage
+
+    labelled: Any = ndimage.label(even & ~sky)
+    size = np.bincount(labelled[0].ravel())
+    small = (size >= _SQUARE**2) & (size < _LEAST * even.size)
+    small[0] = False
+    parts, known = np.where(small[labelled[0]], labelled[0], 0), sky
+    boxes = ndimage.find_objects(parts)
+    while known.any():
+        near: Any = ndimage.maximum_filter(known, 2 * _WIRE + 1)
+        new = np.zeros_like(sky)
+        for part in np.flatnonzero(np.bincount(parts[near], minlength=1)[1:]) + 1:
+            if not small[part]:
+                continue
+            small[part] = False
+            box = tuple(slice(max(s.start - _WIRE, 0), s.stop + _WIRE) for s in boxes[part - 1])
+            own, photo = parts[box] == part, image[box]
+            inner: Any = ndimage.minimum_filter(own, 2 * _REACH + 1)
+            around: Any = ndimage.maximum_filter(own, 2 * _WIRE + 1)
+            beside = (known & even)[box] & around
+            if beside.any() and found[box][inner].sum() <= _FOUND * inner.sum():
+                off = photo[own].mean(0) - photo[beside].mean(0)
+                new[box] |= own & bool(np.abs(off).max() <= _ALIKE)
+        if not new.any():
+            break
+        # Up to the pixel beside an edge.
+        grown: Any = ndimage.maximum_filter(new, _SQUARE)
+        known = known | grown
+    return known & ~sky
+
+
 def as_bright(image: Array, sky: Array) -> Array:
     """Where a photo is as bright as its sky, bool [H, W]: what is seen of it through an arch, say.
 
@@ -163,7 +224,7 @@ def as_bright(image: Array, sky: Array) -> Array:
         image: uint8 [H, W, 3].
         sky: bool [H, W].
     """
-    grey = image.mean(2, dtype=np.float32)
+    grey = mean_grey(image)
     return grey >= _BRIGHT * grey[sky].mean() if sky.any() else np.zeros_like(sky)
 
 

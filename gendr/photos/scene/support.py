@@ -16,24 +16,26 @@ import numpy.typing as npt
 from gendr.photos.scene.fusion import Cloud
 from gendr.photos.scene.model import Scene
 
-__all__ = ["before_sky", "open_at_rims", "supported"]
+__all__ = ["before_sky", "is_shown", "open_at_rims", "supported"]
 
 Array = npt.NDArray[Any]
 
 # By how much the inverse depth of a photo may differ where it shows a triangle, and how many pixels
 # away it may show it.
 _RELATIVE, _REACH = 0.03, 1
-# Photos that show sky where a triangle would be, at the least; one may err.
-_WITNESSES = 2
+# Photos that show sky where a triangle would be, at the least; one may err, but not about what
+# photos show only if their depths may differ by more than this: webs behind roofs are that near.
+_WITNESSES, _CLOSE = 2, 0.01
 
 
 def supported(
     scene: Scene, cloud: Cloud, vertices: Array, faces: Array, views: Array, starts: Array
 ) -> Array:
-    """Whether photos that see corners of triangles have found the surface within them: [F].
+    """How far triangles are from the surface that photos have found which see their corners: [F].
 
-    In their middles, and in those of two of their edges: of a triangle between two spires some
-    photo may have found one of them where the middle is.
+    As a part of inverse depths; infinite where nothing was found. In their middles, and in those of
+    two of their edges: of a triangle between two spires some photo may have found one of them where
+    the middle is.
 
     Args:
         scene: the photos.
@@ -45,31 +47,36 @@ def supported(
     """
     corners = vertices[faces]
     places = [corners.mean(1)] + [corners[:, [k, (k + 1) % 3]].mean(1) for k in range(3)]
-    found = np.zeros((len(places), len(faces)), bool)
+    off = np.full((len(places), len(faces)), np.inf, np.float32)
     owner = np.repeat(np.arange(len(vertices)), np.diff(starts))
     for j in np.unique(views):
         sees = np.zeros(len(vertices), bool)
         sees[owner[views == j]] = True
         own = sees[faces].any(1)
-        for shown, place in zip(found, places, strict=True):
-            some = np.flatnonzero(own & ~shown)
-            shown[some] = _found(scene, cloud, j, place[some])
-    return found[0] & (found[1:].sum(0) >= 2)
+        for least, place in zip(off, places, strict=True):
+            some = np.flatnonzero(own & (least > _CLOSE))
+            least[some] = np.minimum(least[some], _off(scene, cloud, j, place[some]))
+    return np.maximum(off[0], np.sort(off[1:], 0)[1])
 
 
-def _found(scene: Scene, cloud: Cloud, j: int, points: Array) -> Array:
-    """Whether photo j has found the surface at points, to a pixel: [P]."""
+def is_shown(off: Array) -> Array:
+    """Whether photos have found triangles that are so far from what is `supported`: [F]."""
+    return off <= _RELATIVE
+
+
+def _off(scene: Scene, cloud: Cloud, j: int, points: Array) -> Array:
+    """How far points are from what photo j has found within a pixel, of inverse depths: [P]."""
     depths = cloud.depths[j]
     height, width = depths.shape
     rows, u, v, wanted = _places(scene, cloud, j, points)
-    shown = np.zeros(len(rows), bool)
+    least = np.full(len(rows), np.inf)
     for dy in range(-_REACH, _REACH + 1):
         for dx in range(-_REACH, _REACH + 1):
             there = depths[(v + dy).clip(0, height - 1), (u + dx).clip(0, width - 1)]
-            shown |= np.abs(there - wanted) <= _RELATIVE * wanted
-    found = np.zeros(len(points), bool)
-    found[rows] = shown
-    return found
+            least = np.minimum(least, np.abs(there - wanted))
+    off = np.full(len(points), np.inf, np.float32)
+    off[rows] = least / wanted
+    return off
 
 
 def _places(scene: Scene, cloud: Cloud, j: int, points: Array) -> tuple[Array, ...]:
@@ -83,7 +90,7 @@ def _places(scene: Scene, cloud: Cloud, j: int, points: Array) -> tuple[Array, .
     return rows, u[rows].astype(np.int64), v[rows].astype(np.int64), 1 / x[rows, 2]
 
 
-def before_sky(scene: Scene, cloud: Cloud, vertices: Array, faces: Array) -> Array:
+def before_sky(scene: Scene, cloud: Cloud, vertices: Array, faces: Array, off: Array) -> Array:
     """Whether photos show sky where triangles would hide it, in their middles: [F].
 
     Args:
@@ -91,13 +98,14 @@ def before_sky(scene: Scene, cloud: Cloud, vertices: Array, faces: Array) -> Arr
         cloud: whose depths are negative in the sky.
         vertices: [V, 3] float64.
         faces: [F, 3].
+        off: [F], how far they are from what is `supported`.
     """
     middles, count = vertices[faces].mean(1), np.zeros(len(faces), np.int64)
     for j, depths in enumerate(cloud.depths):
         if (depths < 0).any():
             rows, u, v, _ = _places(scene, cloud, j, middles)
             count[rows] += depths[v, u] < 0
-    return count >= _WITNESSES
+    return count >= np.where(off > _CLOSE, 1, _WITNESSES)
 
 
 def open_at_rims(faces: Array, shown: Array) -> Array:

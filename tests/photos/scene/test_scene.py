@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import ndimage
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 from scipy.spatial import Delaunay, KDTree
@@ -47,12 +48,13 @@ from gendr.photos.scene.sky import (
     above_horizon,
     as_bright,
     at_upper_edge,
+    behind_wires,
     find_plain,
     find_sky,
     find_smooth,
     open_sky,
 )
-from gendr.photos.scene.support import before_sky, open_at_rims, supported
+from gendr.photos.scene.support import before_sky, is_shown, open_at_rims, supported
 from gendr.photos.scene.surface import SurfaceSettings, _apart, reconstruct
 from gendr.photos.scene.views import camera_of, scored, trust_of
 from gendr.photos.splatting.photos import load_photos
@@ -1026,38 +1028,77 @@ def test_parts_without_a_pattern_lie_on_the_plane_around_them():
     assert not found[opening].any()
 
 
+def front(name, images, found, focal, t, folder):
+    """The cloud of three photos of a front 4 m before a row of cameras, which stereo has found."""
+    height, width = found[0].shape
+    K = np.array([[focal, 0, width / 2 - 0.5], [0, focal, height / 2 - 0.5], [0, 0, 1]])
+    files = [folder / f"{name}{k}.npz" for k in range(3)]
+    for own, file in zip(found, files, strict=True):
+        planes = np.zeros((height, width, 3), np.float32)
+        planes[..., 0] = 0.25
+        DepthMap(planes, np.where(own, 0.1, 1.5).astype(np.float32), 1).save(file)
+    near = tuple(tuple({0, 1, 2} - {k}) for k in range(3))
+    scene = Scene(
+        ("a", "b", "c"), tuple(images), np.array([K] * 3), np.array([np.eye(3)] * 3), t,
+        np.zeros(3), np.zeros((0, 3)), (np.zeros(0, int),) * 3, near,
+        np.array([[0.05, 1.0]] * 3), (0,) * 3,
+    )  # fmt: skip
+    return fused(scene, files)
+
+
 def test_a_deep_blue_sky_between_towers_stays_open(tmp_path):
     """A front of two towers 4 m before a row of cameras, or of one with a blue gate.
 
     Stereo knows all of the front; what is between the towers is plain and darker.
     """
-    K = np.array([[150.0, 0, 79.5], [0, 150, 59.5], [0, 0, 1]])
     t = np.array([[0.4 * (1 - k), 0, 0] for k in range(3)])
     y, x = np.mgrid[:120, :160]
     dice = np.random.default_rng(0)
     waves = dice.normal(0, 25, (12, 2))
     for lintel in (False, True):
-        images, files = [], []
+        images, found = [], []
         for k in range(3):
             own = (x - 79.5) / 150 * 4 - t[k, 0], (y - 59.5) / 150 * 4
-            front = (np.abs(own[0]) > 0.5) & (own[1] > -1.3 + 2 * (np.abs(own[0]) > 1.6))
-            front |= (own[1] > 0.3) | lintel & (own[1] < -0.7)
+            shown = (np.abs(own[0]) > 0.5) & (own[1] > -1.3 + 2 * (np.abs(own[0]) > 1.6))
+            shown |= (own[1] > 0.3) | lintel & (own[1] < -0.7)
             grey = 165 + 15 * sum(np.sin(a * own[0] + b * own[1]) for a, b in waves)
-            colors = np.where(front[..., None], grey[..., None], [40.0, 95, 170])
+            colors = np.where(shown[..., None], grey[..., None], [40.0, 95, 170])
             images.append(colors.clip(0, 255).astype(np.uint8))
-            planes = np.stack([np.full(x.shape, 0.25), 0 * x, 0 * x], -1).astype(np.float32)
-            files.append(tmp_path / f"{lintel}{k}.npz")
-            DepthMap(planes, np.where(front, 0.1, 1.5).astype(np.float32), 1).save(files[-1])
-        near = tuple(tuple({0, 1, 2} - {k}) for k in range(3))
-        scene = Scene(
-            ("a", "b", "c"), tuple(images), np.array([K] * 3), np.array([np.eye(3)] * 3), t,
-            np.zeros(3), np.zeros((0, 3)), (np.zeros(0, int),) * 3, near,
-            np.array([[0.05, 1.0]] * 3), (0,) * 3,
-        )  # fmt: skip
-        cloud = fused(scene, files)
+            found.append(shown)
+        cloud = front(lintel, images, found, 150.0, t, tmp_path)
         inside = (np.abs(cloud.points[:, 0]) < 0.3) & (np.abs(cloud.points[:, 1]) < 0.15)
         assert inside.any() == lintel
         assert (cloud.planar.mean() > 0.05) == lintel
+
+
+def test_wires_before_the_sky_between_houses_cut_off_parts_of_it(tmp_path):
+    image = np.full((400, 480, 3), 60, np.uint8)
+    image[:200] = 200, 215, 235
+    image[200:280, 100:124] = 190, 205, 230  # between two houses, a little darker
+    image[220:222, 100:124] = image[250:252, 100:124] = 40  # two wires
+    image[204:240, 200:224] = 235, 215, 190  # a gable in the sun
+    image[240:280, 300:324] = 200, 215, 235  # a window
+    sky, gap = np.zeros((2, 400, 480), bool)
+    sky[:200], gap[200:280, 100:124] = True, True
+    found = behind_wires(image, find_plain(image), np.zeros_like(sky), sky)
+    lines = np.minimum(abs(np.arange(400) - 220.5), abs(np.arange(400) - 250.5)) < 4
+    assert found[gap & ~lines[:, None]].mean() > 0.9
+    assert not found[~gap].any()
+    # Stereo has found something there, and not only beside the houses; or there is no sky.
+    assert (behind_wires(image, find_plain(image), gap & (image[..., 0] < 50), sky) == found).all()
+    assert not behind_wires(image, find_plain(image), gap, sky).any()
+    assert not behind_wires(image, find_plain(image), gap, sky & False).any()
+    # Stereo also finds the front beside it, in the gap.
+    t = np.array([[0.1 * (1 - k), 0, 0] for k in range(3)])
+    gaps = [np.roll(gap, 10 * (1 - k), 1) for k in range(3)]
+    noise = np.where(gap | sky, 0, np.random.default_rng(0).integers(0, 90, gap.shape))
+    image += noise[..., None].astype(np.uint8)
+    images = [np.roll(image, 10 * (1 - k), 1) for k in range(3)]
+    houses = [~sky & ndimage.maximum_filter(~own, 13) for own in gaps]
+    cloud = front("", images, houses, 400.0, t, tmp_path)
+    for own, depths in zip(gaps, cloud.depths, strict=True):
+        assert (depths[:235][(own & ~lines[:, None])[:235]] < 0).mean() > 0.9
+        assert not (depths[260:] < 0).any()  # below the horizon
 
 
 def test_walls_have_pictures_and_the_sky_has_leaves():
@@ -1170,18 +1211,27 @@ def test_triangles_are_shown_in_their_middles_and_at_edges(room):
     wall = np.array([[-0.5, -0.5, 4], [0.5, -0.5, 4], [0, 0.5, 4], [0.0, 0.0, 2.0]]) - scene.origin
     faces = np.array([[0, 1, 2], [0, 1, 3]])
     views, starts = np.tile(np.arange(5, dtype=np.int32), 4), np.arange(0, 21, 5)
-    assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
+
+    def off(vertices):
+        return supported(scene, cloud, vertices, faces, views, starts)
+
+    assert is_shown(off(wall)).tolist() == [True, False]
+    behind = off(wall + np.array([0, 0, 0.08]))  # by 0.02
+    assert behind[0] == pytest.approx(0.02, abs=0.003)
+    assert is_shown(behind).tolist() == [True, False]
     # As if one photo had found something in the middle of the web.
     x = scene.R[2] @ wall[faces[1]].mean(0) + scene.t[2]
     u, v, _ = np.rint(scene.K[2] @ x / x[2]).astype(int)
     maps[2][v, u] = 1 / x[2]
-    assert supported(scene, cloud, wall, faces, views, starts).tolist() == [True, False]
-    # As if photos showed sky there: one may err.
+    assert is_shown(off(wall)).tolist() == [True, False]
+    # As if photos showed sky there: one may err about what others show where it is, exactly.
     for j, gone in ((1, False), (3, True)):
         x = scene.R[j] @ wall[faces[1]].mean(0) + scene.t[j]
         u, v, _ = np.rint(scene.K[j] @ x / x[2]).astype(int)
         maps[j][v, u] = -1
-        assert before_sky(scene, cloud, wall, faces).tolist() == [False, gone]
+        for exactly, goes in ((0.005, gone), (0.02, True), (np.inf, True)):
+            given = np.array([exactly, exactly])
+            assert before_sky(scene, cloud, wall, faces, given).tolist() == [False, goes]
 
 
 # -- the surface
