@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -409,6 +410,7 @@ class _FitReport:
         self.beside = beside
         self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
         self.listed = beside.call(_Shown.of, target, SHEET_TILE, 2 * SHEET_COLUMNS)
+        beside.call(import_module, "scipy.spatial")  # 70 ms, for what looks at the shape at the end
         self.rendered: list[Callable[[], list[visual.Pixels]]] = []
         self.large: Views | None = None  # the photos that were read last
 
