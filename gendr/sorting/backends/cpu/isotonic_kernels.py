@@ -13,7 +13,8 @@ s and a difference within w, so that a large s does not absorb w.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
-# pyright: reportMissingParameterType=false
+# pyright: reportMissingParameterType=false, reportCallIssue=false
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 
