@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from numbers import Integral, Real
 from typing import Literal, TypeAlias, cast
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from gendr._common.memory import physical_memory
 from gendr._common.names import unknown
 from gendr._common.readback import earlier
-from gendr._common.tracing import constant, is_traced, is_transformed
+from gendr._common.tracing import PLAIN, constant, is_traced, is_transformed
 
 FLOATS = (torch.float32, torch.float64)
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
@@ -139,6 +139,19 @@ def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[s
     raise ValueError(f"{name} must have shape {pattern}{where}, got {shape_text(tensor.shape)}")
 
 
+def look_by(kernel: Callable[[int, int, bool], bool]) -> None:
+    """Let a compiled function look for NaN and inf in small tensors, which NumPy takes longer for.
+
+    Args:
+        kernel: (address, count, whether float64) -> whether all values are finite.
+    """
+    global _look
+    _look = kernel
+
+
+_look: Callable[[int, int, bool], bool] | None = None  # what has loaded a kernel gives it
+
+
 def check_finite(name: str, tensor: Tensor) -> Tensor:
     """Return `tensor` if it holds neither NaN nor inf.
 
@@ -151,8 +164,13 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     check_tensor(name, tensor)
     if is_traced():
         return tensor
+    is_double = tensor.dtype is torch.float64
+    is_small = tensor.is_cpu and tensor.numel() <= _SMALL
+    is_small = is_small and (is_double or tensor.dtype is torch.float32)
+    if is_small and _look is not None and type(tensor) in PLAIN and tensor.is_contiguous():
+        if _look(tensor.data_ptr(), tensor.numel(), is_double):
+            return tensor
     values = tensor.detach()
-    is_small = values.is_cpu and values.numel() <= _SMALL and values.dtype in FLOATS
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
     # Of few values it is that of their squares, by BLAS, which is sooner done than by torch;
     # `vdot`, other than `dot`, warns of no overflow.

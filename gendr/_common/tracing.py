@@ -24,7 +24,7 @@ from typing_extensions import Self
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
-_PLAIN = Tensor, torch.nn.Parameter
+PLAIN = Tensor, torch.nn.Parameter  # tensors of no special kind
 
 
 def constant(function: F) -> F:
@@ -494,7 +494,7 @@ def _in_dtype(result: Any, dtype: torch.dtype) -> Any:
 def is_plain(*tensors: Tensor) -> bool:
     """Whether operators may be called past PyTorch's dispatcher: tensors of no special kind."""
     for tensor in tensors:
-        if type(tensor) not in _PLAIN:
+        if type(tensor) not in PLAIN:
             return False
     # Nobody looks at every operator.
     return not is_traced() and torch._C._len_torch_dispatch_stack() == 0

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -392,6 +393,7 @@ class _FitReport:
         self.beside = beside
         self.animated = beside.call(_Shown.of, target, TILE, COLUMNS)
         self.listed = beside.call(_Shown.of, target, SHEET_TILE, 2 * SHEET_COLUMNS)
+        beside.call(import_module, "scipy.spatial")  # 70 ms, for what looks at the shape at the end
         self.rendered: list[Callable[[], list[visual.Pixels]]] = []
         self.large: Views | None = None  # the photos that were read last
 

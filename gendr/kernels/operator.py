@@ -157,8 +157,8 @@ class Operator:
 
 def _plain(values: Iterable[Any], wide: bool, strided: bool = False) -> list[Any]:
     """Inputs as kernels take them; they may read them only, as they may be the user's own."""
-    found: list[Any] = []
-    for value in values:
+    found = [*values]
+    for place, value in enumerate(found):
         if isinstance(value, Tensor):
             if value.requires_grad:
                 value = value.detach()
@@ -167,7 +167,7 @@ def _plain(values: Iterable[Any], wide: bool, strided: bool = False) -> list[Any
             if not strided and not value.is_contiguous():
                 is_kept = value.device.type == "cpu" and value.nbytes >= memory.LARGE
                 value = memory.empty_like(value).copy_(value) if is_kept else value.contiguous()
-        found.append(value)
+            found[place] = value
     return found
 
 

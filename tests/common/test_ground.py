@@ -12,6 +12,7 @@ import warnings
 import weakref
 import zipfile
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -56,13 +57,20 @@ def test_a_graph_may_be_the_first_to_ask_for_a_pattern():
 
 
 def test_large_values_are_finite():
-    for count in (4, 20_000):  # few and many are summed in other ways
-        x = torch.full((count,), torch.finfo(torch.float32).max)
-        check_finite("x", x)  # their sum is not
-        check_finite("x", torch.view_as_complex(x.view(-1, 2)).conj().imag)  # a view that negates
-        x[1] = math.nan
-        with pytest.raises(ValueError, match="must be finite, got 1 NaN"):
-            check_finite("x", x)
+    for is_loaded in (False, True):  # few are looked at by a kernel, once there is one
+        if is_loaded:
+            sorting.soft_rank(torch.ones(3), "permutahedron")
+        for count, dtype in product((4, 20_000), (torch.float32, torch.float64)):
+            x = torch.full((count,), torch.finfo(dtype).max, dtype=dtype)
+            check_finite("x", x)  # their sum is not
+            pairs = torch.view_as_complex(x.view(-1, 2))
+            check_finite("x", pairs.conj().imag)  # a view that negates
+            for wrong in (math.nan, math.inf, -math.inf):
+                x[1] = wrong
+                check_finite("x", x[::2])
+                for some in (x, x[1::2], pairs.conj().imag, torch.nn.Parameter(x)):
+                    with pytest.raises(ValueError, match="must be finite, got 1 NaN"):
+                        check_finite("x", some)
 
 
 def test_devices_are_told_apart():

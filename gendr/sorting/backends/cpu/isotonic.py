@@ -5,7 +5,7 @@ In float64 inside, by all threads over the rows of the batch.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from gendr.sorting.base import spread_nan
 # With fewer values than this in the batch, sharing rows among threads costs more than it gains.
 _WORTH_THREADS = 1 << 16
 _FEW = 4  # lists that digits sort faster than NumPy, called for them
+_LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0)}
 
 
 @cache
@@ -51,13 +52,12 @@ class Ranks(Projection):
         cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
-        rows = _rows(grad)
-        to_x = np.empty_like(rows)
+        to_x = torch.empty_like(grad)
         # Autograd gives back the result with its graph; projections by "l2" need none.
-        ranks = _rows(saved[2].detach()) if entropic else rows
-        blocks = ranks, *saved[:2], float(inputs[1]), entropic
-        _run(kernels.rank_gradients, rows, _rows(inputs[0]), *blocks, to_x)
-        return _like(grad, to_x)
+        ranks = saved[2].detach() if entropic else grad
+        tensors, blocks = (inputs[0], grad, ranks, to_x), saved[:2]
+        _run(kernels.rank_gradients, tensors, *blocks, float(inputs[1]), entropic)
+        return to_x
 
 
 class Values(Projection):
@@ -80,8 +80,8 @@ class Values(Projection):
         cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
-        to_x, rows = torch.empty_like(grad), (_rows(grad), _rows(inputs[0]))
-        _run(kernels.value_gradients, *rows, *saved, entropic, _rows(to_x))
+        to_x = torch.empty_like(grad)
+        _run(kernels.value_gradients, (inputs[0], grad, to_x), *saved, entropic)
         return to_x
 
 
@@ -94,8 +94,8 @@ class Isotonic:
         kernels, _ = _compiled()
         rows, result = _rows(x), torch.empty_like(x)
         starts = np.empty(rows.shape, np.int64)
-        _run(kernels.isotonic_rows, rows, starts)
-        _run(kernels.block_means, rows, starts, _rows(result))
+        _share(kernels.isotonic_rows, rows, starts)
+        _share(kernels.block_means, rows, starts, _rows(result))
         spread_nan(rows, _rows(result))
         return (result,), (torch.from_numpy(starts),)
 
@@ -107,25 +107,28 @@ class Isotonic:
         """The gradient of x: the means of what comes."""
         kernels, _ = _compiled()
         to_x = torch.empty_like(grads[0])
-        _run(kernels.block_means, _rows(grads[0]), saved[0].numpy(), _rows(to_x))
+        _share(kernels.block_means, _rows(grads[0]), saved[0].numpy(), _rows(to_x))
         return (to_x,)
 
 
 def _rows(x: Tensor) -> np.ndarray[Any, Any]:
     """A contiguous x [..., n] as an array [rows, n]."""
-    rows = x.numpy()
-    return rows if rows.ndim == 2 else rows.reshape(-1, rows.shape[-1])
+    return x.numpy().reshape(-1, x.shape[-1])
 
 
-def _like(x: Tensor, rows: np.ndarray[Any, Any]) -> Tensor:
-    """An array [rows, n] as a tensor in the shape of x."""
-    found = torch.from_numpy(rows)
-    return found if x.ndim == 2 else found.reshape(x.shape)
-
-
-def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
+def _share(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
     """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
     run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
+
+
+def _run(kernel: Any, tensors: tuple[Tensor, ...], order: np.ndarray[Any, Any], *args: Any) -> None:
+    """Call kernel(addresses of contiguous tensors, like, order, *args, start, stop) on all rows."""
+    # Addresses know no signs.
+    given = (*[x.resolve_neg().data_ptr() for x in tensors], _LIKE[tensors[0].dtype], order, *args)
+    if order.size < _WORTH_THREADS:
+        kernel(*given, 0, len(order))
+    else:
+        run(kernel, len(order), *given, pieces=1)
 
 
 def _projected(
@@ -133,18 +136,16 @@ def _projected(
 ) -> tuple[Tensor, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """The result of the kernel [..., n]; the order that sorts x, and the blocks, [rows, n]."""
     _, orders = _compiled()
-    rows = _rows(x)
-    result, blocks = np.empty_like(rows), np.empty((2, *rows.shape), np.int32)
-    order, starts = blocks[0], blocks[1]
+    n, rows = x.shape[-1], x.shape[:-1].numel()
+    result, (order, starts) = torch.empty_like(x), np.empty((2, rows, n), np.int32)
     # Of few lists, or long ones, the kernel finds the order itself.
-    by_kernel = rows.dtype == np.float32 and (rows.shape[1] >= orders.MANY or len(rows) < _FEW)
-    keys = (rows if by_kernel else rows[:0]).view(np.uint32)
+    sorts = x.dtype is torch.float32 and (n >= orders.MANY or rows < _FEW)
+    project = kernel if sorts else partial(_sort_and_project, kernel, orders.fill_order, _rows(x))
+    _run(project, (x, result), order, starts, steepness, entropic, sorts)
+    return result, (order, starts)
 
-    def sort_and_project(rows: np.ndarray[Any, Any], *args: Any) -> None:
-        start, stop = args[-2:]
-        orders.fill_order(rows[start:stop], order[start:stop])
-        kernel(rows, *args)
 
-    project = kernel if by_kernel else sort_and_project
-    _run(project, rows, keys, order, steepness, entropic, result, starts)
-    return _like(x, result), (order, starts)
+def _sort_and_project(kernel: Any, fill: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
+    order, (start, stop) = args[3], args[-2:]
+    fill(rows[start:stop], order[start:stop])
+    kernel(*args)

@@ -1,7 +1,8 @@
 """The compiled kernels of the projection onto the permutahedron.
 
 A kernel works on a range of rows to which no other thread writes. All arithmetic is float64,
-whatever the dtype of the input, so that sums over a thousand float32 values keep all digits.
+whatever the dtype of the input, so that sums over a thousand float32 values keep all digits. Of
+projections, tensors come by their addresses, with an array `like` them for the dtype.
 
 Isotonic regression by pooling adjacent violators: s and w are two ascending vectors, m is the mean
 (l2) or the logarithm of the sum of exponentials (entropic), and positions are pooled into blocks B
@@ -12,14 +13,17 @@ s and a difference within w, so that a large s does not absorb w.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
-# pyright: reportMissingParameterType=false
+# pyright: reportMissingParameterType=false, reportCallIssue=false
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numba import carray
 
+from gendr.kernels.numba.calls import at
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.sorting.backends.cpu.order import sort_row
 
@@ -47,6 +51,40 @@ def _pool_means(n, s, w, mean_s, mean_w, first):
                 last_f = first[blocks - 1]
         mean_s[blocks], mean_w[blocks], first[blocks] = a, b, f
         last_s, last_w, last_f = a, b, f
+        blocks += 1
+    return blocks
+
+
+@inner()
+def _pool_ranks(n, s, sums, first):
+    """Pool into blocks for l2, where w is 1 .. n, whose means are known.
+
+    Returns their number, and fills in their first positions and sums of s, relative to its first.
+    """
+    blocks, i = 0, 0
+    while i < n:
+        f, total = i, 0.0
+        i += 1
+        is_open = True
+        while is_open:
+            # Take in what follows one by one. Everywhere the difference of the means of s is
+            # compared with that of w, half of how many there are, both times the counts.
+            start, count = s[f], i - f
+            while i < n and (s[i] - start - 0.5 * (count + 1)) * count <= total:
+                total += s[i] - start
+                i += 1
+                count += 1
+            is_open = False
+            while blocks > 0:  # then the blocks before
+                last = first[blocks - 1]
+                before, rise = f - last, s[f] - s[last]
+                difference = (rise - 0.5 * (count + before)) * (count * before)
+                if difference + total * before > sums[blocks - 1] * count:
+                    break
+                blocks -= 1
+                total = sums[blocks] + (total + rise * count)
+                f, count, is_open = last, count + before, True
+        sums[blocks], first[blocks] = total, f
         blocks += 1
     return blocks
 
@@ -104,44 +142,53 @@ def block_means(x, starts, result, start, stop):
             f = end
 
 
+@inner()
+def _rows(address, like, order):
+    """A tensor of the dtype of `like` and the shape of `order`, by its address."""
+    return carray(at(address, like.dtype), order.shape)
+
+
 @kernel()
-def rank_rows(x, keys, order, steepness, entropic, ranks, starts, start, stop):
+def rank_rows(values, result, like, order, starts, steepness, entropic, sorts, start, stop):
     """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
 
-    x: [rows, n]; order: [rows, n], which sorts them, filled in here if there are keys [rows, n],
-    the bits of x; these may be of no rows. Fills ranks [rows, n], and starts [rows, n],
-    the first position of the block of every sorted position. Ranks of a row with NaN or ±inf are
-    NaN.
+    values: x [rows, n]; order: [rows, n], which sorts them, filled in here if `sorts`, for float32
+    alone. Fills in the result [rows, n], and starts [rows, n], the first position of the block of
+    every sorted position. Ranks of a row with NaN or ±inf are NaN.
     """
-    n = x.shape[1]
+    n = order.shape[1]
+    x, ranks = _rows(values, like, order), _rows(result, like, order)
+    keys = carray(at(values, np.uint32), order.shape)
     s, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
     first = np.empty(n + 1, np.int64)
     w, zero = np.arange(1.0, n + 1.0), np.zeros(n)
+    widest = _WIDE_GAP * n
     for row in range(start, stop):
-        if len(keys):
+        if sorts:
             sort_row(keys[row], order[row])
-        s[0] = 0.0
-        last = np.float64(x[row, order[row, 0]])
-        known = last - last == 0.0  # neither NaN nor infinite
-        for i in range(1, n):
-            key = np.float64(x[row, order[row, i]])
+        last, total = np.float64(x[row, order[row, 0]]), 0.0
+        known = True  # neither NaN nor infinite
+        for i in range(n):
+            key = np.float64(x[row, np.uint32(order[row, i])])
             known &= key - key == 0.0
-            s[i] = s[i - 1] + min(steepness * (key - last), _WIDE_GAP * n)
-            last = key
+            rise = steepness * (key - last)
+            total += widest if rise > widest else rise
+            s[i], last = total, key
         if entropic:
             blocks = _pool_exponentials(n, s, zero, w, total_s, total_w, first)
         else:
-            blocks = _pool_means(n, s, w, total_s, total_w, first)
+            blocks = _pool_ranks(n, s, total_s, first)
         first[blocks] = n
         for k in range(blocks):
-            f, end = first[k], first[k + 1]
+            f, end = np.uint32(first[k]), np.uint32(first[k + 1])
+            middle = 0.5 * (f + 1 + end) - total_s[k] / (end - f)
             for i in range(f, end):
                 starts[row, i] = f
                 if entropic:
                     rank = math.exp(s[i] - s[end - 1]) / total_s[k] * total_w[k]
                 else:
-                    rank = total_w[k] + (s[i] - total_s[k])
-                ranks[row, order[row, i]] = rank
+                    rank = middle + (s[i] - s[f])
+                ranks[row, np.uint32(order[row, i])] = rank
         if not known:
             ranks[row] = np.nan
 
@@ -156,12 +203,16 @@ def _is_finite(x, row):
 
 
 @kernel()
-def rank_gradients(grad, x, ranks, order, starts, steepness, entropic, result, start, stop):
-    """Gradient of the soft ranks to x, given that to the ranks; all [rows, n].
+def rank_gradients(
+    values, above, found, to_x, like, order, starts, steepness, entropic, start, stop
+):
+    """Gradient of the soft ranks to x, given that above, and the ranks if entropic; [rows, n].
 
     That of a row with NaN or ±inf is NaN.
     """
-    n = grad.shape[1]
+    n = order.shape[1]
+    x, grad = _rows(values, like, order), _rows(above, like, order)
+    ranks, result = _rows(found, like, order), _rows(to_x, like, order)
     for row in range(start, stop):
         if not _is_finite(x, row):
             result[row] = np.nan
@@ -170,32 +221,34 @@ def rank_gradients(grad, x, ranks, order, starts, steepness, entropic, result, s
         while f < n:
             end, total, weight = f, 0.0, 0.0
             while end < n and starts[row, end] == f:
-                i = order[row, end]
+                i = np.uint32(order[row, end])
                 share = np.float64(ranks[row, i]) if entropic else 1.0
                 total += share * grad[row, i]
                 weight += share
                 end += 1
             mean = total / weight
+            alone = end == f + 1
             for k in range(f, end):
-                i = order[row, k]
+                i = np.uint32(order[row, k])
                 share = np.float64(ranks[row, i]) if entropic else 1.0
-                alone = end == f + 1
                 result[row, i] = 0.0 if alone else steepness * share * (grad[row, i] - mean)
             f = end
 
 
 @kernel()
-def value_rows(x, keys, order, steepness, entropic, values, starts, start, stop):
+def value_rows(values, result, like, order, starts, steepness, entropic, sorts, start, stop):
     """Soft sorted values of every row: s = steepness (1 .. n), w = x, sorted.
 
-    Shapes and NaN as in `rank_rows`; values [rows, n] are in the order of ranks.
+    As `rank_rows`; the result [rows, n] is in the order of ranks.
     """
-    n = x.shape[1]
+    n = order.shape[1]
+    x, soft = _rows(values, like, order), _rows(result, like, order)
+    keys = carray(at(values, np.uint32), order.shape)
     w, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
     first = np.empty(n + 1, np.int64)
     s, ones = steepness * np.arange(n), np.ones(n)
     for row in range(start, stop):
-        if len(keys):
+        if sorts:
             sort_row(keys[row], order[row])
         known = True
         for i in range(n):
@@ -217,15 +270,17 @@ def value_rows(x, keys, order, steepness, entropic, values, starts, start, stop)
                     value = level + (s[i] - s[end - 1])
                 else:
                     value = total_w[k] + (s[i] - total_s[k])
-                values[row, i] = value
+                soft[row, i] = value
         if not known:
-            values[row] = np.nan
+            soft[row] = np.nan
 
 
 @kernel()
-def value_gradients(grad, x, order, starts, entropic, result, start, stop):
-    """Gradient of the soft sorted values to x, given that to the values; NaN as above."""
-    n = grad.shape[1]
+def value_gradients(values, above, to_x, like, order, starts, entropic, start, stop):
+    """Gradient of the soft sorted values to x, given that above; NaN as in `rank_gradients`."""
+    n = order.shape[1]
+    x, grad = _rows(values, like, order), _rows(above, like, order)
+    result = _rows(to_x, like, order)
     for row in range(start, stop):
         if not _is_finite(x, row):
             result[row] = np.nan

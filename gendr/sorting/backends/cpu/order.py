@@ -1,15 +1,19 @@
 """The order of rows of keys, stable: 3 to 9 times as fast as that of torch for float32."""
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
-# pyright: reportMissingParameterType=false
+# pyright: reportMissingParameterType=false, reportCallIssue=false
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import carray
 from numba.extending import register_jitable
 
+from gendr._common.checks import look_by
+from gendr.kernels.numba.calls import at
 from gendr.kernels.numba.compilation import inner, kernel
 
 # From how many keys on three passes over digits of 11 bits beat a sort by comparisons.
@@ -130,3 +134,21 @@ def radix(keys, order):
     """Fill in the orders of rows of bits of float32, both [B, n]."""
     for row in range(len(keys)):
         sort_row(keys[row], order[row])
+
+
+@kernel()
+def are_finite(values, count, is_double):
+    """Whether so many floats at an address have neither NaN nor infinities among them."""
+    known = True
+    if is_double:
+        x = carray(at(values, np.float64), count)
+        for i in range(count):
+            known &= x[i] - x[i] == 0.0
+    else:
+        y = carray(at(values, np.float32), count)
+        for i in range(count):
+            known &= y[i] - y[i] == 0.0
+    return known
+
+
+look_by(are_finite)
