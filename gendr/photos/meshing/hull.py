@@ -62,8 +62,8 @@ def visual_hull(
     Where a mask reaches the border of its image, the object is taken to go on behind it. Holes of a
     mask of fewer than eight pixels are taken for noise. Handles that are gone when the surface lies
     a quarter of a pixel further out come from rounding, as where a hand touches a hip: the surface
-    is then placed there. Of eight masks or more, gaps of up to five cells that a single one shows
-    are closed if handles are gone then.
+    is then placed there. Of eight masks or more, gaps of up to five cells that a single one shows are
+    closed where handles are gone then.
 
     Args:
         camera: B cameras.

@@ -19,12 +19,12 @@ from gendr.photos.fitting.shape import fairing, shading
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
+from gendr.photos.meshing.handles import euler_number, without_handles, without_tunnels
 from gendr.photos.fitting.shape.job import Job
 from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle
 from gendr.photos.fitting.shape.shading import fit_shading
 from gendr.photos.fitting.shape.stereo import Depths, _fronts, fused
 from gendr.photos.fitting.visibility import LEAST_COSINE, visible_share
-from gendr.photos.meshing.handles import euler_number, without_handles, without_tunnels
 from support.cases import for_each
 from support.photographs import photographs
 
