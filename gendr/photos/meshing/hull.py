@@ -39,8 +39,6 @@ _OUTWARDS = 0.25
 # How many pixels further out the surface is tried if the hull has handles: the masks do not tell
 # whether those are there that are gone then.
 _HANDLES = (0.0, 0.125, 0.25)
-# Of fewer views one may be the only one that sees through a tunnel.
-_MANY = 8
 
 
 @on_given_devices
@@ -62,8 +60,7 @@ def visual_hull(
     Where a mask reaches the border of its image, the object is taken to go on behind it. Holes of a
     mask of fewer than eight pixels are taken for noise. Handles that are gone when the surface lies
     a quarter of a pixel further out come from rounding, as where a hand touches a hip: the surface
-    is then placed there. Of eight masks or more, gaps of up to five cells that a single one shows are
-    closed where handles are gone then.
+    is then placed there.
 
     Args:
         camera: B cameras.
@@ -137,7 +134,6 @@ def hull_field(camera: Camera, masks: Tensor, *, resolution: int = 256) -> Field
         while grid.cell > 1.01 * pixel and max(grid.shape) * 2 - 1 <= resolution:
             field = _refined(field, grid, distance)
             grid = grid.halved()
-        field = _without_pinholes(field, grid, distance)
     return Field(field, grid, pixel)
 
 
@@ -269,33 +265,6 @@ def _finer_start(grid: Grid, distance: _Distance) -> tuple[Grid, Tensor]:
         "the masks contradict each other: no point lies within all of them, as by a wrong pose, an "
         f"empty or an inverted mask; {advice}start from a sphere to fit what most of them show"
     )
-
-
-def _without_pinholes(field: Tensor, grid: Grid, distance: _Distance) -> Tensor:
-    """The field, with narrow gaps closed that a single view shows, if handles are gone then.
-
-    In shadows masks have pinholes and ragged rims, which are tunnels and strands of the hull. What
-    one sees through at all, one sees through from several of many directions.
-    """
-    from gendr.photos.meshing.handles import closed, euler_number
-
-    body = (field > 0).reshape(grid.shape).numpy()
-    before = euler_number(body)
-    if before > 0 or len(distance.images) < _MANY:  # one part without handles
-        return field
-    added = np.flatnonzero(closed(body) & ~body)
-    points = grid.points(added)
-    denied = torch.zeros(len(points), dtype=torch.int64)
-    for b in range(len(distance.images)):
-        denied += distance(points, b) <= 0
-    added = added[(denied <= 1).numpy()]
-    whole = body.copy()
-    whole.ravel()[added] = True
-    if euler_number(whole) <= before:
-        return field
-    found = field.reshape(-1).clone()
-    found[added] = grid.cell / 2
-    return found.reshape(field.shape)
 
 
 def _refined(field: Tensor, grid: Grid, distance: _Distance) -> Tensor:

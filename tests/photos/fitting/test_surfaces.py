@@ -19,7 +19,7 @@ from gendr.photos.fitting.shape import fairing, shading
 from gendr.photos.fitting.shape.bites import without_bites
 from gendr.photos.fitting.shape.fairing import faired
 from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
-from gendr.photos.meshing.handles import euler_number, without_handles, without_tunnels
+from gendr.photos.fitting.shape.handles import euler_number, without_handles, without_tunnels
 from gendr.photos.fitting.shape.job import Job
 from gendr.photos.fitting.shape.schedule import FitSchedule, pixel_at_middle
 from gendr.photos.fitting.shape.shading import fit_shading

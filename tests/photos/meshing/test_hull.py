@@ -87,7 +87,6 @@ def test_handles_that_rounding_makes_are_not_there(monkeypatch):
         )
     ]
     masks = masks_of(Mesh.from_trimesh(trimesh.util.concatenate(parts)), camera)
-    monkeypatch.setattr("gendr.photos.meshing.hull._MANY", 31)
     found = visual_hull(camera, masks, edge=None)
     monkeypatch.setattr("gendr.photos.meshing.hull._HANDLES", (0.0,))
     as_it_was = visual_hull(camera, masks, edge=None)
@@ -96,17 +95,6 @@ def test_handles_that_rounding_makes_are_not_there(monkeypatch):
     # The surface is hardly further out.
     volumes = [float(mesh.volumes) for mesh in (found, as_it_was)]
     assert volumes[1] < volumes[0] < 1.1 * volumes[1]
-
-
-def test_pinholes_of_one_mask_are_closed(ball, monkeypatch):
-    camera, masks, whole = ball
-    pricked = masks.clone()
-    pricked[3, 14:17, 14:17] = 0
-    found = visual_hull(camera, pricked, edge=None)
-    assert found.to_trimesh().euler_number == 2
-    assert float(found.volumes) == pytest.approx(float(whole.volumes), rel=5e-3)
-    monkeypatch.setattr("gendr.photos.meshing.hull._MANY", 17)
-    assert visual_hull(camera, pricked, edge=None).to_trimesh().euler_number == 0
 
 
 @pytest.mark.rotating(5, group="photos")

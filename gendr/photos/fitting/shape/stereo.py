@@ -26,7 +26,7 @@ from gendr.kernels.threads import mapped, run
 from gendr.mesh import Camera, Mesh
 from gendr.photos import visual
 from gendr.photos.fitting.shape.fill_unobserved import filled_by_least_area
-from gendr.photos.meshing.handles import without_handles, without_tunnels
+from gendr.photos.fitting.shape.handles import without_handles, without_tunnels
 from gendr.photos.meshing.hull import Field, Grid, hull_field, surface_of
 from gendr.photos.stereo.matching import (
     Matcher,

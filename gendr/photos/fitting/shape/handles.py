@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gendr.kernels.threads import mapped
 
-__all__ = ["closed", "euler_number", "without_handles", "without_tunnels"]
+__all__ = ["euler_number", "without_handles", "without_tunnels"]
 
 Body = npt.NDArray[np.bool_]
 # Cells, on each side, by which a body is grown and shrunk to find what is narrow.
@@ -31,20 +31,16 @@ def without_tunnels(body: Body, allowed: Body) -> Body:
         body: which cells are inside.
         allowed: which may be.
     """
-    found = body.copy()
-    for box, part in _parts(closed(body) & allowed & ~body, _LARGEST_FILLED):
-        if euler_number(found[box] | part) > euler_number(found[box]):
-            found[box] |= part
-    return found
-
-
-def closed(body: Body) -> Body:
-    """A body [X, Y, Z] with all that is narrower than about five cells filled: its closing."""
     from scipy.ndimage import binary_dilation, binary_erosion
 
     ball = _ball()
     grown = _in_slabs(lambda part: binary_dilation(part, ball), body)
-    return _in_slabs(lambda part: binary_erosion(part, ball, border_value=1), grown)
+    closed = _in_slabs(lambda part: binary_erosion(part, ball, border_value=1), grown)
+    found = body.copy()
+    for box, part in _parts(closed & allowed & ~body, _LARGEST_FILLED):
+        if euler_number(found[box] | part) > euler_number(found[box]):
+            found[box] |= part
+    return found
 
 
 def without_handles(body: Body) -> Body:
