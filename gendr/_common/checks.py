@@ -164,13 +164,15 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     check_tensor(name, tensor)
     if is_traced():
         return tensor
-    # A tensor that outlived a transform of torch.func has no storage of its own: `detach` finds it.
+    # A tensor that outlived a transform has no storage of its own. `detach` finds that of gradients;
+    # after `functionalize` the address is 0.
     values = tensor.detach()
     is_double = values.dtype is torch.float64
     is_small = values.is_cpu and values.numel() <= _SMALL
     is_small = is_small and (is_double or values.dtype is torch.float32)
     if is_small and _look is not None and type(tensor) in PLAIN and values.is_contiguous():
-        if _look(values.data_ptr(), values.numel(), is_double):
+        address = values.data_ptr()
+        if address and _look(address, values.numel(), is_double):
             return tensor
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
     # Of few values it is that of their squares, by BLAS, which is sooner done than by torch;

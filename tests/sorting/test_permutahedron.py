@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import isotonic_regression
 from scipy.stats import rankdata
 
-from gendr.sorting import get, soft_rank
+from gendr.sorting import get, soft_rank, soft_sort
 from support.cases import for_each
 
 REGULARIZATIONS = ["l2", "entropic"]
@@ -196,3 +196,19 @@ def test_settings_are_checked():
         projection(1.0, "kl")
     with pytest.raises(ValueError, match="steepness must be > 0"):
         projection(0.0)
+
+
+def test_views_that_negate_and_tensors_that_outlived_a_transform():
+    """No memory of theirs holds their values: kernels that take addresses would miss them."""
+    pairs = torch.view_as_complex(torch.randn(1, 2)).conj()
+    kept = []
+    torch.func.functionalize(lambda y: kept.append(y * 1) or y.sum())(torch.randn(4))
+    for x in (pairs.imag, torch._neg_view(torch.randn(3, 5)), kept[0]):
+        same = torch.from_numpy(x.resolve_neg().numpy().copy())
+        for soft in (soft_sort, soft_rank):
+            assert torch.equal(soft(x, "permutahedron"), soft(same, "permutahedron"))
+            given = same.clone().requires_grad_()
+            result = soft(given, "permutahedron")
+            [expected] = torch.autograd.grad(result, given, same, retain_graph=True)
+            [found] = torch.autograd.grad(result, given, x)
+            assert torch.equal(found, expected)

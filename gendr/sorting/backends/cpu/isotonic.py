@@ -52,10 +52,11 @@ class Ranks(Projection):
         cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
+        x, grad = _own(inputs[0]), _own(grad)
         to_x = torch.empty_like(grad)
         # Autograd gives back the result with its graph; projections by "l2" need none.
         ranks = saved[2].detach() if entropic else grad
-        tensors, blocks = (inputs[0], grad, ranks, to_x), saved[:2]
+        tensors, blocks = (x, grad, ranks, to_x), saved[:2]
         _run(kernels.rank_gradients, tensors, *blocks, float(inputs[1]), entropic)
         return to_x
 
@@ -80,8 +81,9 @@ class Values(Projection):
         cls, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...], grad: Tensor
     ) -> Tensor:
         kernels, _ = _compiled()
+        x, grad = _own(inputs[0]), _own(grad)
         to_x = torch.empty_like(grad)
-        _run(kernels.value_gradients, (inputs[0], grad, to_x), *saved, entropic)
+        _run(kernels.value_gradients, (x, grad, to_x), *saved, entropic)
         return to_x
 
 
@@ -121,10 +123,21 @@ def _share(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
     run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
 
 
+def _own(x: Tensor) -> Tensor:
+    """X as an address tells it: no negated view, no tensor without memory that stands for another.
+
+    Tensors that outlived `torch.func.functionalize` are such.
+    """
+    x = x.resolve_neg()
+    return x if x.data_ptr() else torch.from_numpy(x.numpy())
+
+
 def _run(kernel: Any, tensors: tuple[Tensor, ...], order: np.ndarray[Any, Any], *args: Any) -> None:
-    """Call kernel(addresses of contiguous tensors, like, order, *args, start, stop) on all rows."""
-    # Addresses know no signs.
-    given = (*[x.resolve_neg().data_ptr() for x in tensors], _LIKE[tensors[0].dtype], order, *args)
+    """Call kernel(addresses of contiguous tensors, like, order, *args, start, stop) on all rows.
+
+    The tensors are `_own`, and live until the kernel returns.
+    """
+    given = (*[x.data_ptr() for x in tensors], _LIKE[tensors[0].dtype], order, *args)
     if order.size < _WORTH_THREADS:
         kernel(*given, 0, len(order))
     else:
@@ -136,6 +149,7 @@ def _projected(
 ) -> tuple[Tensor, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """The result of the kernel [..., n]; the order that sorts x, and the blocks, [rows, n]."""
     _, orders = _compiled()
+    x = _own(x)
     n, rows = x.shape[-1], x.shape[:-1].numel()
     result, (order, starts) = torch.empty_like(x), np.empty((2, rows, n), np.int32)
     # Of few lists, or long ones, the kernel finds the order itself.
