@@ -305,7 +305,7 @@ UNFIT_POSES = [
     ("rig video --rig", "--rig takes one folder"),
     ("video --rig", "image folder without poses"),
     ("video/8.png --rig", "--rig takes a folder with transforms.json, or that file, got the"),
-    ("video --find-scale", "--find-scale has no effect, as the unit of cameras"),
+    ("video --find-scale", "--find-scale has no effect, as there is no --rig"),
     ("rig --track", "is a folder without images"),
 ]
 
@@ -1123,7 +1123,7 @@ BAD_INPUT = [
     ("fit box.ply --tconorm yager", "yager needs a parameter, p > 0; write it like yager(p=2)"),
     ("fit box.ply --tconorm yager(p=-2)", "-2"),
     ("fit box.ply --scale -1", "scale must be > 0"),
-    ("fit pose --views 12", "--views is for meshes, and pose is photos of an object"),
+    ("fit pose --views 12", "--views is for meshes, and pose is fitted to masks"),
     ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
     ("fit box.ply --background white", "--background is for photos of an object, and box.ply is"),
     ("fit box.ply --texture-size 64", "--texture-size is for photos, and box.ply is a mesh"),
@@ -1140,9 +1140,11 @@ BAD_INPUT = [
         "fit pose --scene --colors none --light camera",
         "--light has no effect, as pose gets no colours",
     ),
-    ("fit pose --scene --seed 1", "--seed is for silhouettes, and pose is photos of a scene"),
+    ("fit pose --scene --object", "--scene and --object contradict each other"),
+    ("fit pose --scene --seed 1", "--seed is for fits to silhouettes, and pose is made as a scene"),
     # Before there are frames and cameras.
     ("fit walk.mp4 --scene --color-size 9", "--color-size is for photos of an object, and walk"),
+    ("fit walk.mp4 --scene --frames 9 --colors vertex", "--colors vertex is not for scenes"),
     ("fit pose --scene --resume -o none", "no checkpoint.pt in none"),
     ("masks grey -o grey/images", "-o grey/images is where grey/images is"),
     ("cameras grey -o grey/images/000.png", "000.png: name a .json file"),

@@ -164,8 +164,8 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     check_tensor(name, tensor)
     if is_traced():
         return tensor
-    # A tensor that outlived a transform has no storage of its own. `detach` finds that of gradients;
-    # after `functionalize` the address is 0.
+    # A tensor that outlived a transform has no storage of its own. `detach` finds that of
+    # gradients; after `functionalize` the address is 0.
     values = tensor.detach()
     is_double = values.dtype is torch.float64
     is_small = values.is_cpu and values.numel() <= _SMALL

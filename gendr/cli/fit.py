@@ -66,13 +66,11 @@ _OPTIONS = (
     ("photos", "object scene", "scene cameras colors texture_size exposure light"),
     ("photos of an object", "object", "object masks background tolerance keep_doubtful refine shape"
      " color_size"),
-    ("silhouettes", "mesh object", "init subdivisions "
-     + " ".join(each.name for each in fields(FitSettings) if each.name != "budget")),
+    # The command's frames are those of a video, not of an animation.
+    ("fits to silhouettes", "mesh object", "init subdivisions " + " ".join(
+        each.name for each in fields(FitSettings) if each.name not in ("budget", "frames"))),
 )  # fmt: skip
-_KINDS = {
-    "mesh": "is a mesh", "object": "is photos of an object, with masks",
-    "scene": "is photos of a scene, without masks",
-}  # fmt: skip
+_KINDS = {"mesh": "is a mesh", "object": "is fitted to masks", "scene": "is made as a scene"}
 # Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
 # fit that starts from a sphere, whose few large faces show no more.
 MESH_SIZE, IMAGE_SIZE = 128, 256
@@ -173,6 +171,8 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
         if not args.quiet:
             sys.stdout.write(FINISHED.format(out))
         return 0
+    if args.scene and args.object:
+        raise ValueError("--scene and --object contradict each other; give one of them")
     # Before cameras are found, which takes minutes; and later, as there are masks or none.
     if not _is_photos(model_file(args.target)):
         _check_options(args, "mesh")

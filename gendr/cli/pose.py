@@ -151,7 +151,7 @@ def _check_options(args: Pose) -> None:
         args,
         (args.rig, "resume", "the one pose of --rig is found in seconds"),
         (args.rig, "track find_fov lens fov", known),
-        (not args.rig, "find_scale", "the unit of cameras is that of --rig"),
+        (not args.rig, "find_scale", "there is no --rig, whose cameras have a unit"),
         (args.lens, "find_fov fov", "--lens says the field of view"),
     )
     paths, folder = args.images, "folder with transforms.json, or that file, got"

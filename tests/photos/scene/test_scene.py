@@ -510,9 +510,9 @@ def test_the_command(room, tmp_path, monkeypatch, capsys):
     assert "no mask" in said
     assert "leave --object out" in said
     for more, why in (
-        (["--scene", "--init", "hull"], "--init is for silhouettes"),
-        (["--steps", "9"], "--steps is for silhouettes"),
-        (["--scene", "--object"], "--object is for photos of an object"),
+        (["--scene", "--init", "hull"], "--init is for fits to silhouettes"),
+        (["--steps", "9"], "--steps is for fits to silhouettes"),
+        (["--scene", "--object"], "--scene and --object contradict"),
         (["--object"], "--faces is for scenes"),
         (["--scene", "--hold-out", "1"], "leaves no photo"),
         (["--scene", "--box", "1", "2"], "--box takes auto"),
