@@ -75,13 +75,16 @@ dist: $(STAMP)
 # All that the targets need, so that several may run at a time.
 installed: $(SITE)
 
-# uv fetches and unpacks the rest at once; it reads none of pip's settings, so it is told of the
-# indexes that they name. Where it is not to be had or fails, pip does it. While it comes, PyTorch
-# is compiled to bytecode, which the first process would wait for.
-INDEXES = $(BIN)/python -m pip config list | sort -r | sed -n \
-	-e 's/\\n/ /g' -e 's/^.*\.index-url=/UV_DEFAULT_INDEX=/p' -e 's/^.*\.no-index=.*/UV_NO_INDEX=1/p' \
+# uv fetches and unpacks the rest at once. It reads none of pip's settings: it is told of the indexes
+# and constraints among them, and pip does it where there are others that matter, or uv fails. While
+# it comes, PyTorch is compiled to bytecode, which the first process would wait for.
+# Those of the environment come last.
+SETTINGS := $(BIN)/python -m pip config list | LC_ALL=C sort -r
+HARMLESS := default-timeout|timeout|retries|disable-pip-version-check|no-cache-dir|progress-bar|quiet
+FOR_UV := (index-url|extra-index-url|find-links|constraint|cert|$(HARMLESS))='[^']*'
+AS_UV := -e 's/\\n/ /g' -e "s/=' /='/" -e '/find-links/s/ /,/g' -e 's/^.*\.index-url=/UV_DEFAULT_INDEX=/p' \
 	-e 's/^.*\.extra-index-url=/UV_EXTRA_INDEX_URL=/p' -e 's/^.*\.find-links=/UV_FIND_LINKS=/p' \
-	-e 's/^.*\.cert=/SSL_CERT_FILE=/p'
+	-e 's/^.*\.constraint=/UV_CONSTRAINT=/p' -e 's/^.*\.cert=/SSL_CERT_FILE=/p'
 
 define set_up
 	@test -x $(BIN)/python || echo "First time here: setting up $(VENV). It takes some minutes, and happens once."
@@ -90,8 +93,10 @@ define set_up
 	@$(PIP) "torch==2.13.0"
 	@echo "2 of 2: gendr from this folder, and what it uses"
 	@$(BIN)/python -c "import torch._dynamo" 2>/dev/null & \
-	{ set -a; UV_INDEX_STRATEGY=unsafe-best-match; eval "$$($(INDEXES))"; $(PIP) uv && $(UV) $(EDITABLE) ".[$(1)]"; } 2>$(VENV)/uv.log || \
-	{ echo "uv failed ($(VENV)/uv.log): pip does it instead"; $(PIP) $(EDITABLE) ".[$(1)]"; }
+	if $(SETTINGS) | grep -qvE "^(global|:env:)\.$(FOR_UV)$$"; then $(PIP) $(EDITABLE) ".[$(1)]"; \
+	else { set -a; UV_INDEX_STRATEGY=unsafe-best-match; eval "$$($(SETTINGS) | sed -n $(AS_UV))"; \
+	$(PIP) uv && $(UV) $(EDITABLE) ".[$(1)]"; } 2>$(VENV)/uv.log || \
+	{ echo "uv failed ($(VENV)/uv.log): pip does it instead"; $(PIP) $(EDITABLE) ".[$(1)]"; }; fi
 endef
 
 $(STAMP): pyproject.toml constraints.txt
