@@ -683,7 +683,6 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     run = resumed()
     assert run.uses("frames", True, 60)
     assert not run.uses("cameras", False)  # which are not there, and nothing is said
-    assert run.uses("cameras", True)  # of earlier versions nothing is known
     assert run.resume
     assert not run.uses("masks", True, 61)
     assert capsys.readouterr().err == (
@@ -695,8 +694,34 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     assert not resumed().uses("frames", True, 60)
     said = "photos, or files beside them, have changed since: all is made anew"
     assert said in capsys.readouterr().err
-    (tmp_path / "out" / SOURCES).write_text("damaged")
-    assert resumed().uses("frames", True, 60)
+    # Earlier builds kept a digest in the place of options: of these nothing is known.
+    for content in ("damaged", '{"frames": "digest", "masks": "digest"}'):
+        (tmp_path / "out" / SOURCES).write_text(content)
+        run = resumed()
+        assert run.uses("frames", True, 60)
+        assert run.uses("masks", True, 60)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_was_not_made_again_of_other_photos_is_not_used(resumed, tmp_path, capsys):
+    (tmp_path / "a.jpg").write_text("one")
+    run = resumed(resume=False)
+    for what in ("cameras", "masks"):
+        assert not run.uses(what, False)
+        run.made()
+    run.finish([])
+    (tmp_path / "a.jpg").write_text("another")
+    run = resumed(resume=False)
+    assert not run.uses("cameras", True)
+    run.made()
+    assert not run.uses("masks", True)  # none are found, or the process is killed meanwhile
+    for _ in range(2):
+        run = resumed()
+        assert run.uses("cameras", True)
+        assert not run.uses("masks", True)
+        said = "gendr: masks there may be of other photos: all from masks on is made anew\n"
+        assert capsys.readouterr().err == said
+        run.begin()  # of something that needs none
 
 
 def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):

@@ -43,6 +43,9 @@ _MESH = (
     "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
 )  # fmt: skip
 
+# What is made before the main part of a command, of which the hidden file keeps the options.
+_BEFORE = "frames", "cameras", "masks"
+
 T = TypeVar("T")
 Values = Mapping[str, Any]
 
@@ -77,13 +80,18 @@ class Run:
         named = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
         self._asked = _digest(replace(args, output="", quiet=False, resume=False, **named))
         self._own: dict[str, Any] = {"inputs": _digest(stats)}
+        self._asked_for: dict[str, Any] = {}
         self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
-        self._compare("inputs", "photos, or files beside them,", "all")
+        for name in _BEFORE:
+            if not isinstance(self._kept.get(name, []), list | None):  # a digest of earlier builds
+                del self._kept[name]
+        why = "photos, or files beside them, have changed since"
+        self._compare("inputs", self._own["inputs"], why, "all")
 
-    def _compare(self, name: str, what: str, anew: str) -> None:
+    def _compare(self, name: str, now: Any, why: str, anew: str) -> None:
         """Use nothing that was made of others, which is said; where nothing is known it is used."""
-        if self.resume and self._kept.get(name, self._own[name]) != self._own[name]:
-            say("gendr", f"{what} have changed since: {anew} is made anew")
+        if self.resume and self._kept.get(name, now) != now:
+            say("gendr", f"{why}: {anew} is made anew")
             self.resume = False
 
     def uses(self, what: str, there: bool, *options: Any) -> bool:
@@ -94,14 +102,20 @@ class Run:
             there: whether it is.
             options: plain values.
         """
-        self._own[what] = list(options)
+        now = list(options)
         if there:
-            self._compare(what, f"the options of {what}", f"all from {what} on")
-        return self.resume and there
+            why = f"the options of {what} have changed since"
+            if self._kept.get(what, now) is None:
+                why = f"{what} there may be of other photos"
+            self._compare(what, now, why, f"all from {what} on")
+        used = self.resume and there
+        (self._own if used else self._asked_for)[what] = now
+        return used
 
     def made(self) -> None:
         """Keep with what all was made that `uses` has named; what comes after it is made anew."""
         self.resume, self._begun = False, False
+        self._own |= self._asked_for
         self.begin()
         self._begun = False
 
@@ -111,7 +125,8 @@ class Run:
             return
         self._begun = True
         if not self.resume:
-            self._kept = {}
+            # What is there of these, and is not made again, is of other photos.
+            self._kept = dict.fromkeys(_BEFORE)
             for name in (CHECKPOINT, PROGRESS, *STAGES.values()):
                 (self.out / name).unlink(missing_ok=True)
         self._kept = {**self._kept, **self._own, "results": None}
