@@ -735,6 +735,12 @@ def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     assert not resumed(resume=False).is_finished
     assert resumed(init="hull").has_results
     assert not resumed(init="hull").is_finished
+    record = tmp_path / "out" / SOURCES
+    before = record.read_text()
+    for damage in ('{"results": 3}', '{"results": {"asked": "a"}}', '{"results": {"files": []}}'):
+        record.write_text(damage)
+        assert not resumed().is_finished, damage
+    record.write_text(before)
     resumed().begin()
     assert not resumed().has_results  # others are on their way
     resumed().finish(results)

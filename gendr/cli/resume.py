@@ -32,12 +32,14 @@ from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.colors.light import HarmonicLight
 
-__all__ = ["CHECKPOINT", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
+__all__ = ["CHECKPOINT", "HARD", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
 # The state after the last step, and a readable file about it.
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
+# The state of opaque triangles, which `gendr splat` trains after soft ones.
+HARD = "opaque.pt"
 # What a file holds of a mesh.
 _MESH = (
     "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
@@ -63,6 +65,7 @@ class Run:
     Attributes:
         out: the output folder.
         resume: whether what is there is used.
+        began: whether such a command began to fill the folder.
 
     Raises:
         ValueError: for `--resume`, if there is nothing to go on with.
@@ -79,7 +82,11 @@ class Run:
         ]  # fmt: skip
         named = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
         self._asked = _digest(replace(args, output="", quiet=False, resume=False, **named))
-        self._own: dict[str, Any] = {"inputs": _digest(stats)}
+        command = type(args).__name__
+        self.began = read_json(self._file).get("command") == command
+        self._own: dict[str, Any] = {"command": command, "inputs": _digest(stats)}
+        rest = (HARD,) if isinstance(args, Splat) else (PROGRESS, *STAGES.values())
+        self._on_the_way = CHECKPOINT, *rest
         self._asked_for: dict[str, Any] = {}
         self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
         for name in _BEFORE:
@@ -127,7 +134,7 @@ class Run:
         if not self.resume:
             # What is there of these, and is not made again, is of other photos.
             self._kept = dict.fromkeys(_BEFORE)
-            for name in (CHECKPOINT, PROGRESS, *STAGES.values()):
+            for name in self._on_the_way:
                 (self.out / name).unlink(missing_ok=True)
         self._kept = {**self._kept, **self._own, "results": None}
         write_whole(self._file, as_json(self._kept))
@@ -142,12 +149,13 @@ class Run:
     def has_results(self) -> bool:
         """Whether all results are there, and none are under way."""
         results = self._kept.get("results")
-        return bool(results and all((self.out / name).is_file() for name in results["files"]))
+        files = results.get("files") if isinstance(results, dict) else None
+        return isinstance(files, list) and all((self.out / str(name)).is_file() for name in files)
 
     @property
     def is_finished(self) -> bool:
         """Whether just these results are there."""
-        return self.resume and self.has_results and self._kept["results"]["asked"] == self._asked
+        return self.resume and self.has_results and self._kept["results"].get("asked") == self._asked
 
 
 def _digest(value: object) -> str:
