@@ -24,7 +24,8 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose, progress
 from gendr.cli.parser import Fit, build_parser
-from gendr.cli.resume import Run, StageFile
+from gendr.cli.progress import Session
+from gendr.cli.resume import Run, StageFile, Stages
 from gendr.jobs.folders import SOURCES, locked, output_folder
 from gendr.mesh import cube, icosphere
 from gendr.photos import Views, save_views, visual
@@ -675,6 +676,9 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
         ValueError, match=r"no checkpoint\.pt in .*out; leave --resume out to start"
     ):
         resumed()
+    (tmp_path / "out/depth_maps").mkdir()  # a scene on its way has none
+    assert resumed().resume
+    (tmp_path / "out/depth_maps").rmdir()
     run = resumed(resume=False)
     for what in ("frames", "masks"):
         assert not run.uses(what, True, 60)
@@ -758,8 +762,10 @@ def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tm
     assert changes("images/a.jpg")
     for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):
         assert not changes(name), name
-    changes(f"other/{SOURCES}")  # of another fit, which stands in the same folder
-    assert not changes("other/preview.png")
+    # Other fits in the same folder; the second is one on its way, of an earlier build.
+    for file in (f"other/{SOURCES}", "others/checkpoint.pt"):
+        changes(file)
+        assert not changes(f"{file.split('/')[0]}/preview.png")
     for name in ("images/b.jpg", "masks/a.png", "transforms.json"):
         assert changes(name), name
 
@@ -778,6 +784,25 @@ def test_a_stage_of_other_input_is_not_used(tmp_path):
     path.write_text("hello")
     with pytest.raises(ValueError, match=r"a\.pt is no checkpoint of a stage of a fit"):
         file().read()
+
+
+def test_a_result_with_other_fields_is_computed_again(resumed, tmp_path):
+    mesh, one = icosphere(1), torch.ones(2)
+    result = ColorResult(mesh, torch.ones(2, 3), one, one, 0.5, one)
+    with Session("fit", None, quiet=True) as session:
+        run = resumed(resume=False)
+        Stages(run, session).run("colors", ColorResult, lambda mesh, callback: result, mesh)
+        path = tmp_path / "out/colors.pt"
+        content = torch.load(path)
+        del content["state"]["values"]["psnr_inside"]  # as of an earlier build
+        torch.save(content, path)
+        computed = []
+        for _ in range(2):
+            found = Stages(resumed(), session).run(
+                "colors", ColorResult, lambda mesh, callback: computed.append(1) or result, mesh
+            )
+            assert found.psnr_inside.tolist() == [1, 1]
+        assert len(computed) == 1
 
 
 @pytest.mark.rotating(4, group="fits")

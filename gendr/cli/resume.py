@@ -32,7 +32,7 @@ from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.colors.light import HarmonicLight
 
-__all__ = ["CHECKPOINT", "HARD", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
+__all__ = ["CHECKPOINT", "DEPTH_MAPS", "HARD", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
@@ -40,6 +40,8 @@ STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
 # The state of opaque triangles, which `gendr splat` trains after soft ones.
 HARD = "opaque.pt"
+# A folder that stands there while a scene is made.
+DEPTH_MAPS = "depth_maps"
 # What a file holds of a mesh.
 _MESH = (
     "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
@@ -74,7 +76,12 @@ class Run:
     def __init__(self, args: Fit | Splat, path: Path) -> None:
         self.out, self.resume = Path(args.output), args.resume
         self._file, self._begun = self.out / SOURCES, False
-        if self.resume and not self._file.is_file():
+        # Earlier builds kept no record of scenes whose cameras were given, and these have no
+        # checkpoint.
+        scene = (self.out / DEPTH_MAPS).is_dir() or (
+            read_json(self.out / METRICS).get("kind") == "scene"
+        )
+        if self.resume and not (self._file.is_file() or (scene and isinstance(args, Fit))):
             check_checkpoint(self.out, CHECKPOINT)
         stats = [
             (file.name, (stat := file.stat()).st_size, stat.st_mtime_ns)
@@ -171,8 +178,9 @@ def _inputs(args: Fit | Splat, path: Path, out: Path) -> list[Path]:
     if isinstance(args, Fit) and args.masks is not None:
         named += sorted(Path(args.masks).glob("*"))
     # Neither what an operating system keeps beside photos nor other results there.
+    results = SOURCES, METRICS, CHECKPOINT, PROGRESS, DEPTH_MAPS, *STAGES.values()
     own = {
-        place: any((place / name).exists() for name in (SOURCES, METRICS))
+        place: any((place / name).exists() for name in results)
         for place in {file.parent for file in inside} - {folder}
     }
     return [
@@ -249,7 +257,9 @@ class Stages:
         file = StageFile(self.out / STAGES[name], "a stage of a fit", given, options)
         before = file.read() if self._run.resume else None
         if before is not None and before["done"]:
-            return _unpacked(kind, before["values"], _tensors(given[0])[0])
+            if before["values"].keys() == get_type_hints(kind).keys():
+                return _unpacked(kind, before["values"], _tensors(given[0])[0])
+            before = None  # of an earlier build
         if "resume" in signature(function).parameters:
             options["resume"] = None if before is None else before["values"]
         self._run.begin()
