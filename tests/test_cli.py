@@ -719,13 +719,18 @@ def test_what_was_not_made_again_of_other_photos_is_not_used(resumed, tmp_path, 
     assert not run.uses("cameras", True)
     run.made()
     assert not run.uses("masks", True)  # none are found, or the process is killed meanwhile
-    for _ in range(2):
+    said = "gendr: masks there may be of other photos: all from masks on is made anew\n"
+    for known in (False, True):
         run = resumed()
         assert run.uses("cameras", True)
         assert not run.uses("masks", True)
-        said = "gendr: masks there may be of other photos: all from masks on is made anew\n"
-        assert capsys.readouterr().err == said
-        run.begin()  # of something that needs none
+        assert run.resume == known
+        assert capsys.readouterr().err == ("" if known else said)
+        run.begin()  # of something that needs none, as none are found
+    run = resumed()
+    assert not run.uses("masks", True)
+    run.made()
+    assert resumed().uses("masks", True)
 
 
 def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):

@@ -97,7 +97,7 @@ class Run:
         self._asked_for: dict[str, Any] = {}
         self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
         for name in _BEFORE:
-            if not isinstance(self._kept.get(name, []), list | None):  # a digest of earlier builds
+            if isinstance(self._kept.get(name), str):  # a digest, of an earlier build
                 del self._kept[name]
         why = "photos, or files beside them, have changed since"
         self._compare("inputs", self._own["inputs"], why, "all")
@@ -117,6 +117,7 @@ class Run:
             options: plain values.
         """
         now = list(options)
+        there = there and self._kept.get(what) is not False
         if there:
             why = f"the options of {what} have changed since"
             if self._kept.get(what, now) is None:
@@ -130,6 +131,7 @@ class Run:
         """Keep with what all was made that `uses` has named; what comes after it is made anew."""
         self.resume, self._begun = False, False
         self._own |= self._asked_for
+        self._asked_for = {}
         self.begin()
         self._begun = False
 
@@ -143,7 +145,9 @@ class Run:
             self._kept = dict.fromkeys(_BEFORE)
             for name in self._on_the_way:
                 (self.out / name).unlink(missing_ok=True)
-        self._kept = {**self._kept, **self._own, "results": None}
+        # False: it was asked for in vain, and what is there is not looked at.
+        vain = dict.fromkeys(self._asked_for, False)
+        self._kept = {**self._kept, **vain, **self._own, "results": None}
         write_whole(self._file, as_json(self._kept))
 
     def finish(self, files: Iterable[Path]) -> None:
@@ -162,7 +166,9 @@ class Run:
     @property
     def is_finished(self) -> bool:
         """Whether just these results are there."""
-        return self.resume and self.has_results and self._kept["results"].get("asked") == self._asked
+        return (
+            self.resume and self.has_results and self._kept["results"].get("asked") == self._asked
+        )
 
 
 def _digest(value: object) -> str:
