@@ -857,7 +857,7 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
             assert run(*command) in (2, 130)
         assert names(out) <= {*RESULTS, "progress.json", "fit.glb"}
         assert {name: (out / name).read_bytes() for name in before} == before
-    assert "checkpoint.pt: No space left on device" in capsys.readouterr().err
+    assert f"{SOURCES}: No space left on device" in capsys.readouterr().err
     # All steps are done, but their results could not be written.
     assert run(*command, "--resume") == 0
     assert names(out) == RESULTS
