@@ -24,7 +24,8 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose, progress
 from gendr.cli.parser import Fit, build_parser
-from gendr.cli.resume import Run, StageFile
+from gendr.cli.progress import Session
+from gendr.cli.resume import Run, StageFile, Stages
 from gendr.jobs.folders import SOURCES, locked, output_folder
 from gendr.mesh import cube, icosphere
 from gendr.photos import Views, save_views, visual
@@ -675,6 +676,9 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
         ValueError, match=r"no checkpoint\.pt in .*out; leave --resume out to start"
     ):
         resumed()
+    (tmp_path / "out/depth_maps").mkdir()  # a scene on its way has none
+    assert resumed().resume
+    (tmp_path / "out/depth_maps").rmdir()
     run = resumed(resume=False)
     for what in ("frames", "masks"):
         assert not run.uses(what, True, 60)
@@ -683,7 +687,6 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     run = resumed()
     assert run.uses("frames", True, 60)
     assert not run.uses("cameras", False)  # which are not there, and nothing is said
-    assert run.uses("cameras", True)  # of earlier versions nothing is known
     assert run.resume
     assert not run.uses("masks", True, 61)
     assert capsys.readouterr().err == (
@@ -695,8 +698,39 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     assert not resumed().uses("frames", True, 60)
     said = "photos, or files beside them, have changed since: all is made anew"
     assert said in capsys.readouterr().err
-    (tmp_path / "out" / SOURCES).write_text("damaged")
-    assert resumed().uses("frames", True, 60)
+    # Earlier builds kept a digest in the place of options: of these nothing is known.
+    for content in ("damaged", '{"frames": "digest", "masks": "digest"}'):
+        (tmp_path / "out" / SOURCES).write_text(content)
+        run = resumed()
+        assert run.uses("frames", True, 60)
+        assert run.uses("masks", True, 60)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_was_not_made_again_of_other_photos_is_not_used(resumed, tmp_path, capsys):
+    (tmp_path / "a.jpg").write_text("one")
+    run = resumed(resume=False)
+    for what in ("cameras", "masks"):
+        assert not run.uses(what, False)
+        run.made()
+    run.finish([])
+    (tmp_path / "a.jpg").write_text("another")
+    run = resumed(resume=False)
+    assert not run.uses("cameras", True)
+    run.made()
+    assert not run.uses("masks", True)  # none are found, or the process is killed meanwhile
+    said = "gendr: masks there may be of other photos: all from masks on is made anew\n"
+    for known in (False, True):
+        run = resumed()
+        assert run.uses("cameras", True)
+        assert not run.uses("masks", True)
+        assert run.resume == known
+        assert capsys.readouterr().err == ("" if known else said)
+        run.begin()  # of something that needs none, as none are found
+    run = resumed()
+    assert not run.uses("masks", True)
+    run.made()
+    assert resumed().uses("masks", True)
 
 
 def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
@@ -710,6 +744,12 @@ def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     assert not resumed(resume=False).is_finished
     assert resumed(init="hull").has_results
     assert not resumed(init="hull").is_finished
+    record = tmp_path / "out" / SOURCES
+    before = record.read_text()
+    for damage in ('{"results": 3}', '{"results": {"asked": "a"}}', '{"results": {"files": []}}'):
+        record.write_text(damage)
+        assert not resumed().is_finished, damage
+    record.write_text(before)
     resumed().begin()
     assert not resumed().has_results  # others are on their way
     resumed().finish(results)
@@ -727,8 +767,10 @@ def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tm
     assert changes("images/a.jpg")
     for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):
         assert not changes(name), name
-    changes(f"other/{SOURCES}")  # of another fit, which stands in the same folder
-    assert not changes("other/preview.png")
+    # Other fits in the same folder; the second is one on its way, of an earlier build.
+    for file in (f"other/{SOURCES}", "others/checkpoint.pt"):
+        changes(file)
+        assert not changes(f"{file.split('/')[0]}/preview.png")
     for name in ("images/b.jpg", "masks/a.png", "transforms.json"):
         assert changes(name), name
 
@@ -747,6 +789,25 @@ def test_a_stage_of_other_input_is_not_used(tmp_path):
     path.write_text("hello")
     with pytest.raises(ValueError, match=r"a\.pt is no checkpoint of a stage of a fit"):
         file().read()
+
+
+def test_a_result_with_other_fields_is_computed_again(resumed, tmp_path):
+    mesh, one = icosphere(1), torch.ones(2)
+    result = ColorResult(mesh, torch.ones(2, 3), one, one, 0.5, one)
+    with Session("fit", None, quiet=True) as session:
+        run = resumed(resume=False)
+        Stages(run, session).run("colors", ColorResult, lambda mesh, callback: result, mesh)
+        path = tmp_path / "out/colors.pt"
+        content = torch.load(path)
+        del content["state"]["values"]["psnr_inside"]  # as of an earlier build
+        torch.save(content, path)
+        computed = []
+        for _ in range(2):
+            found = Stages(resumed(), session).run(
+                "colors", ColorResult, lambda mesh, callback: computed.append(1) or result, mesh
+            )
+            assert found.psnr_inside.tolist() == [1, 1]
+        assert len(computed) == 1
 
 
 @pytest.mark.rotating(4, group="fits")
@@ -796,7 +857,7 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
             assert run(*command) in (2, 130)
         assert names(out) <= {*RESULTS, "progress.json", "fit.glb"}
         assert {name: (out / name).read_bytes() for name in before} == before
-    assert "checkpoint.pt: No space left on device" in capsys.readouterr().err
+    assert f"{SOURCES}: No space left on device" in capsys.readouterr().err
     # All steps are done, but their results could not be written.
     assert run(*command, "--resume") == 0
     assert names(out) == RESULTS

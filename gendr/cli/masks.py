@@ -24,6 +24,7 @@ from gendr.jobs.folders import writable_folder
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos import visual
+from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import output_names
 from gendr.photos.capture.cameras import list_photos
 from gendr.photos.folders import Folder, NoMasksError, grouped, has_mask, open_folder
@@ -93,7 +94,9 @@ def with_masks(args: Fit, run: Run) -> Fit:
     place = run.out / "masks"
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
     there = all(file.is_file() for file in _files(photos, place))
-    if not run.uses("masks", there, args.cameras):
+    # Those that were found are in the same folder, however it is named.
+    given = None if args.cameras == str(run.out / OPENCV) else args.cameras
+    if not run.uses("masks", there, given):
         why, said = None, ""
         try:
             cameras = _cameras(open_folder(folder, None, limit, args.cameras))

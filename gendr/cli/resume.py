@@ -32,16 +32,23 @@ from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
 from gendr.photos.fitting.colors.light import HarmonicLight
 
-__all__ = ["CHECKPOINT", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
+__all__ = ["CHECKPOINT", "DEPTH_MAPS", "HARD", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
 # The state after the last step, and a readable file about it.
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
+# The state of opaque triangles, which `gendr splat` trains after soft ones.
+HARD = "opaque.pt"
+# A folder that stands there while a scene is made.
+DEPTH_MAPS = "depth_maps"
 # What a file holds of a mesh.
 _MESH = (
     "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
 )  # fmt: skip
+
+# What is made before the main part of a command, of which the hidden file keeps the options.
+_BEFORE = "frames", "cameras", "masks"
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -60,6 +67,7 @@ class Run:
     Attributes:
         out: the output folder.
         resume: whether what is there is used.
+        began: whether such a command began to fill the folder.
 
     Raises:
         ValueError: for `--resume`, if there is nothing to go on with.
@@ -68,7 +76,12 @@ class Run:
     def __init__(self, args: Fit | Splat, path: Path) -> None:
         self.out, self.resume = Path(args.output), args.resume
         self._file, self._begun = self.out / SOURCES, False
-        if self.resume and not self._file.is_file():
+        # Earlier builds kept no record of scenes whose cameras were given, and these have no
+        # checkpoint.
+        scene = (self.out / DEPTH_MAPS).is_dir() or (
+            read_json(self.out / METRICS).get("kind") == "scene"
+        )
+        if self.resume and not (self._file.is_file() or (scene and isinstance(args, Fit))):
             check_checkpoint(self.out, CHECKPOINT)
         stats = [
             (file.name, (stat := file.stat()).st_size, stat.st_mtime_ns)
@@ -76,14 +89,23 @@ class Run:
         ]  # fmt: skip
         named = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
         self._asked = _digest(replace(args, output="", quiet=False, resume=False, **named))
-        self._own: dict[str, Any] = {"inputs": _digest(stats)}
+        command = type(args).__name__
+        self.began = read_json(self._file).get("command") == command
+        self._own: dict[str, Any] = {"command": command, "inputs": _digest(stats)}
+        rest = (HARD,) if isinstance(args, Splat) else (PROGRESS, *STAGES.values())
+        self._on_the_way = CHECKPOINT, *rest
+        self._asked_for: dict[str, Any] = {}
         self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
-        self._compare("inputs", "photos, or files beside them,", "all")
+        for name in _BEFORE:
+            if isinstance(self._kept.get(name), str):  # a digest, of an earlier build
+                del self._kept[name]
+        why = "photos, or files beside them, have changed since"
+        self._compare("inputs", self._own["inputs"], why, "all")
 
-    def _compare(self, name: str, what: str, anew: str) -> None:
+    def _compare(self, name: str, now: Any, why: str, anew: str) -> None:
         """Use nothing that was made of others, which is said; where nothing is known it is used."""
-        if self.resume and self._kept.get(name, self._own[name]) != self._own[name]:
-            say("gendr", f"{what} have changed since: {anew} is made anew")
+        if self.resume and self._kept.get(name, now) != now:
+            say("gendr", f"{why}: {anew} is made anew")
             self.resume = False
 
     def uses(self, what: str, there: bool, *options: Any) -> bool:
@@ -94,14 +116,22 @@ class Run:
             there: whether it is.
             options: plain values.
         """
-        self._own[what] = list(options)
+        now = list(options)
+        there = there and self._kept.get(what) is not False
         if there:
-            self._compare(what, f"the options of {what}", f"all from {what} on")
-        return self.resume and there
+            why = f"the options of {what} have changed since"
+            if self._kept.get(what, now) is None:
+                why = f"{what} there may be of other photos"
+            self._compare(what, now, why, f"all from {what} on")
+        used = self.resume and there
+        (self._own if used else self._asked_for)[what] = now
+        return used
 
     def made(self) -> None:
         """Keep with what all was made that `uses` has named; what comes after it is made anew."""
         self.resume, self._begun = False, False
+        self._own |= self._asked_for
+        self._asked_for = {}
         self.begin()
         self._begun = False
 
@@ -111,10 +141,13 @@ class Run:
             return
         self._begun = True
         if not self.resume:
-            self._kept = {}
-            for name in (CHECKPOINT, PROGRESS, *STAGES.values()):
+            # What is there of these, and is not made again, is of other photos.
+            self._kept = dict.fromkeys(_BEFORE)
+            for name in self._on_the_way:
                 (self.out / name).unlink(missing_ok=True)
-        self._kept = {**self._kept, **self._own, "results": None}
+        # False: it was asked for in vain, and what is there is not looked at.
+        vain = dict.fromkeys(self._asked_for, False)
+        self._kept = {**self._kept, **vain, **self._own, "results": None}
         write_whole(self._file, as_json(self._kept))
 
     def finish(self, files: Iterable[Path]) -> None:
@@ -127,12 +160,15 @@ class Run:
     def has_results(self) -> bool:
         """Whether all results are there, and none are under way."""
         results = self._kept.get("results")
-        return bool(results and all((self.out / name).is_file() for name in results["files"]))
+        files = results.get("files") if isinstance(results, dict) else None
+        return isinstance(files, list) and all((self.out / str(name)).is_file() for name in files)
 
     @property
     def is_finished(self) -> bool:
         """Whether just these results are there."""
-        return self.resume and self.has_results and self._kept["results"]["asked"] == self._asked
+        return (
+            self.resume and self.has_results and self._kept["results"].get("asked") == self._asked
+        )
 
 
 def _digest(value: object) -> str:
@@ -148,8 +184,9 @@ def _inputs(args: Fit | Splat, path: Path, out: Path) -> list[Path]:
     if isinstance(args, Fit) and args.masks is not None:
         named += sorted(Path(args.masks).glob("*"))
     # Neither what an operating system keeps beside photos nor other results there.
+    results = SOURCES, METRICS, CHECKPOINT, PROGRESS, DEPTH_MAPS, *STAGES.values()
     own = {
-        place: any((place / name).exists() for name in (SOURCES, METRICS))
+        place: any((place / name).exists() for name in results)
         for place in {file.parent for file in inside} - {folder}
     }
     return [
@@ -226,7 +263,9 @@ class Stages:
         file = StageFile(self.out / STAGES[name], "a stage of a fit", given, options)
         before = file.read() if self._run.resume else None
         if before is not None and before["done"]:
-            return _unpacked(kind, before["values"], _tensors(given[0])[0])
+            if before["values"].keys() == get_type_hints(kind).keys():
+                return _unpacked(kind, before["values"], _tensors(given[0])[0])
+            before = None  # of an earlier build
         if "resume" in signature(function).parameters:
             options["resume"] = None if before is None else before["values"]
         self._run.begin()

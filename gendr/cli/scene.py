@@ -27,7 +27,7 @@ from gendr.cli.photos import (
     write_results,
 )
 from gendr.cli.progress import Session
-from gendr.cli.resume import Run, Stages
+from gendr.cli.resume import DEPTH_MAPS, Run, Stages
 from gendr.jobs.loop import Stopwatch
 from gendr.kernels.threads import num_threads
 from gendr.mesh import Camera, Mesh
@@ -46,7 +46,6 @@ SIDE, LEAST_SIDE = 1600, 320
 # Seconds of one core for a megapixel, of all stages, and of none, by which --budget chooses sizes.
 _SECONDS, _ALWAYS = 22.0, 25.0
 POINTS, SHEET = "points.ply", "sheet.png"
-FOLDER = "depth_maps"  # which stands there while a scene is made
 # The preview: its files, the longer side of photos for it and from which on there is one, and the
 # part of the faces that it has; and all stages in times of those that it takes.
 PREVIEWS, SIDE_FILE = ("preview.glb", "preview.png"), "side.json"
@@ -83,7 +82,7 @@ def run(args: Fit, run: Run, why: NoBackdropError | None = None) -> int:
         return _run(args, run, why is not None)
     except ValueError as error:
         with suppress(OSError):  # which holds something
-            (run.out / FOLDER).rmdir()
+            (run.out / DEPTH_MAPS).rmdir()
         if why is None:
             raise
         own = args.cameras == str(run.out / OPENCV)
@@ -116,8 +115,8 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
             box = tuple(map(tuple, corners.tolist()))
         settings = SceneSettings(faces=args.faces, box=box)
         if not run.resume:
-            _clear(out / FOLDER)
-        (out / FOLDER).mkdir(exist_ok=True)
+            _clear(out / DEPTH_MAPS)
+        (out / DEPTH_MAPS).mkdir(exist_ok=True)
         run.begin()
         stages = Stages(run, session)
         session.place = "on its way", f"with what is in {out}"
@@ -125,9 +124,9 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
         clock.lap("preview")
         with session.part("stereo") as tell:
             try:
-                found = build(scene, out / FOLDER, settings, tell)
+                found = build(scene, out / DEPTH_MAPS, settings, tell)
             except ValueError:  # another time would find no more
-                _clear(out / FOLDER)
+                _clear(out / DEPTH_MAPS)
                 raise
         mesh, facts, points = found.mesh, found.facts, points_file(scene, found.cloud)
         used = [i for i in range(len(scene)) if scene.neighbours[i]]
@@ -172,7 +171,7 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
         write_results(run, files, metrics)
         session.place = None
         stages.clear("colors")
-        _clear(out / FOLDER)
+        _clear(out / DEPTH_MAPS)
         for name in PREVIEWS:
             (out / name).unlink(missing_ok=True)
     if not args.quiet:
@@ -225,7 +224,7 @@ def _previewed(
     kept for --resume.
     """
     out = run.out
-    kept, side = out / FOLDER / SIDE_FILE, max(max(image.shape[:2]) for image in scene.images)
+    kept, side = out / DEPTH_MAPS / SIDE_FILE, max(max(image.shape[:2]) for image in scene.images)
     asked = {"asked": side, "budget": args.settings.budget}
     before = read_json(kept) if run.resume else {}
     if asked.items() <= before.items():
@@ -236,7 +235,7 @@ def _previewed(
     with session.part("preview") as tell:
         try:
             faces = max(100, int(PREVIEW_PART * settings.faces))
-            found = build(small, out / FOLDER, replace(settings, faces=faces, finer=1.0), tell)
+            found = build(small, out / DEPTH_MAPS, replace(settings, faces=faces, finer=1.0), tell)
         except ValueError:  # larger photos may show what small ones do not
             return scene
         glb, png = (out / name for name in PREVIEWS)

@@ -34,7 +34,7 @@ from gendr.cli.common import (
 )
 from gendr.cli.parser import Splat
 from gendr.cli.progress import Session
-from gendr.cli.resume import CHECKPOINT, Run
+from gendr.cli.resume import CHECKPOINT, HARD, Run
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
@@ -66,7 +66,7 @@ from gendr.photos.views import color_of
 # the files of a training that is under way.
 SPLATS, PLY, GLB = "splats.npz", "splats.ply", "splats.glb"
 SHEET, ANIMATION = "sheet.png", "orbit.gif"
-HARD, PREVIEW, START = "opaque.pt", "preview.png", "start.npz"
+PREVIEW, START = "preview.png", "start.npz"
 FILES = (SPLATS, PLY, GLB, SHEET, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
 # Seconds between two checkpoints.
 SAVE_SECONDS = 30.0
@@ -152,7 +152,7 @@ def run(args: Splat) -> int:
     )
     with output_folder(out):
         run = Run(args, Path(args.photos))
-        _check_own(out)
+        _check_own(run)
         if Path(args.photos).exists():
             check_output(out, Path(args.photos))
         if run.is_finished:
@@ -329,12 +329,13 @@ def _surface(
     return start_from(train, settings, mesh, whole=True, below=below)
 
 
-def _check_own(out: Path) -> None:
+def _check_own(run: Run) -> None:
     """Refuse a folder in which files of others would be replaced.
 
     Raises:
         ValueError: if there is one.
     """
+    out = run.out
     present = [name for name in FILES if (out / name).exists()]
     check_own(out, CHECKPOINT, KIND)
     if present == [START]:  # of a training that was stopped before its first checkpoint
@@ -342,7 +343,8 @@ def _check_own(out: Path) -> None:
             Splats.load(out / START)
             return
     if present and CHECKPOINT not in present:
-        if read_json(out / METRICS).get("kind") != "splats":
+        known = "splats" if run.began and METRICS not in present else None
+        if read_json(out / METRICS).get("kind", known) != "splats":
             raise ValueError(
                 f"{out} holds {present[0]}, which is not of gendr splat; choose another folder "
                 "with -o"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -500,8 +501,8 @@ def sheet(
     """One page of pictures: a column under each caption, in blocks of equally many columns.
 
     Args:
-        title: First line.
-        subtitle: Second line.
+        title: First line, or lines if it is wider than the page.
+        subtitle: The next line, or lines.
         captions: Of the columns. Of long ones, and of what is said, the end, which tells files
             apart.
         rows: Of each row its name, the ink of that, its pictures, of any sizes and perhaps fewer
@@ -511,14 +512,19 @@ def sheet(
     """
     blocks = math.ceil(len(captions) / most)
     columns = math.ceil(len(captions) / blocks)
-    left, gap, top, head, foot = 92 if any(row[0] for row in rows) else 16, 8, 76, 26, 22
+    left, gap, head, foot = 92 if any(row[0] for row in rows) else 16, 8, 26, 22
     tall, wide = (max(x.shape[k] for row in rows for x in row[2]) for k in (0, 1))
     steps = [tall + gap + (foot if any(row[3]) else 0) for row in rows]
     block = head + sum(steps) + 10
     width = max(left + columns * (wide + gap) + 12, 640)
+    titles, subtitles = _lines(title, 20, width - 32), _lines(subtitle, 13, width - 32)
+    below = 44 + 26 * (len(titles) - 1)
+    top = below + 32 + 18 * (len(subtitles) - 1)
     page = Page(width, top + blocks * block + (34 if legend else 0))
-    page.text(16, 14, title, 20)
-    page.text(16, 44, subtitle, 13, FAINT)
+    for i, line in enumerate(titles):
+        page.text(16, 14 + 26 * i, line, 20)
+    for i, line in enumerate(subtitles):
+        page.text(16, below + 18 * i, line, 13, FAINT)
     for k, caption in enumerate(captions):
         x, y = left + k % columns * (wide + gap), top + k // columns * block
         if k % columns == 0:
@@ -540,6 +546,19 @@ def sheet(
         page.text(x + 18, y + 6, text, 12, INK, "lm")
         x += 150
     return page.pixels()
+
+
+def _lines(text: str, size: int, width: int) -> list[str]:
+    """Text in lines of at most so many pixels, at least one; broken in words only if need be."""
+    lines: list[str] = []
+    rest, wide = text, _font(size).getlength
+    while wide(rest) > width:
+        most = max(1, bisect_right(range(len(rest)), width, key=lambda n: wide(rest[:n])) - 1)
+        space = rest.rfind(" ", 1, most + 1)
+        end = most if space < 0 else space
+        lines.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip()
+    return [*lines, rest]
 
 
 def _short(text: str) -> str:

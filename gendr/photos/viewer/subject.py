@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from gendr.jobs.folders import SOURCES
 from gendr.mesh import Mesh
 from gendr.mesh.files.origins import origin_of
+from gendr.photos.camera_files.transforms import NoCamerasError
 from gendr.photos.fitting import FitState
 from gendr.photos.folders import NoMasksError
 from gendr.photos.splatting import Cloud, Look, Splats, from_cloud, load_photos, read_cloud
@@ -90,8 +92,8 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
 
     Args:
         path: a mesh file, an npz of `Splats`, points or Gaussians (see `read_cloud`), a folder of
-            photos with their cameras (or the file of these), or a folder that `gendr splat` wrote,
-            or `gendr fit` wrote or is writing.
+            photos with their cameras (or the file of these), or a folder that `gendr splat` or
+            `gendr fit` wrote or is writing.
         photos: the folder of the photos, if it is not where the command that wrote `path` found it.
 
     Raises:
@@ -118,7 +120,12 @@ def read_subject(path: str | Path, photos: str | Path | None = None) -> Subject:
         return Subject(path.name, (("", Mesh.load(path)),), views=views)
     if path.is_dir() and (stamp(path) or any((path / name).is_file() for name in FACTS)):
         return _output(path, views)
-    return Subject(path.resolve().name, views=_photos(path))
+    try:
+        return Subject(path.resolve().name, views=_photos(path))
+    except NoCamerasError:
+        if not (path / SOURCES).is_file():
+            raise
+    return _output(path, views)  # a command has just begun to fill it
 
 
 def _photos(path: Path, **options: Any) -> Views:

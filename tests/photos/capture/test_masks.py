@@ -2,16 +2,21 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from gendr import Mesh, look_at
+from gendr import FitSettings, Mesh, look_at
 from gendr.cli import main
+from gendr.cli.masks import with_masks
+from gendr.cli.parser import Fit
+from gendr.cli.resume import Run
 from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
+from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.capture import find_masks
 from support.cases import for_each
 from support.photographs import plaster
@@ -140,18 +145,39 @@ def test_what_is_elsewhere_in_each_photo_is_no_object(tmp_path, capsys):
     assert not (out / "masks").exists()
 
 
-@pytest.mark.rotating(5, group="photos")
-def test_masks_in_commands(tmp_path, capsys, monkeypatch):
-    images, masks = photos("blue")
+def written(folder, images):
+    """Photos in a folder; what a file of their cameras holds."""
     frames = []
     poses = look_at(3.0, 10.0, [72.0 * i for i in range(5)], 40.0, dtype=torch.float64)
     for i, image in enumerate(images):
         pixels = (255 * image).byte().permute(1, 2, 0).numpy()
-        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+        Image.fromarray(pixels).save(folder / f"{i}.png")
         pose = poses.camera_to_world[i].tolist()
         frames.append({"file_path": f"{i}.png", "transform_matrix": pose})
-    about = {"camera_angle_x": 0.7, "frames": frames}
-    (tmp_path / "transforms.json").write_text(json.dumps(about))
+    return json.dumps({"camera_angle_x": 0.7, "frames": frames})
+
+
+def test_masks_are_used_however_their_folder_is_named(tmp_path, capsys, monkeypatch):
+    """Of cameras that were found: these are in that folder, too."""
+    (out := tmp_path / "out").mkdir()
+    (out / OPENCV).write_text(written(tmp_path, photos("blue")[0]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gendr.cli.masks.agreement", lambda *_: 1.0)  # any object will do
+    args = Fit(target=str(tmp_path), output="", settings=FitSettings(), quiet=True)
+    for name, file, resume in (
+        (str(out), OPENCV, False), ("out", OPENCV, True), ("out", "others.json", False)
+    ):  # fmt: skip
+        run = Run(replace(args, output=name, resume=name == "out"), tmp_path)
+        assert with_masks(replace(args, cameras=f"{name}/{file}"), run).masks == f"{name}/masks"
+        assert run.resume == resume
+        (out / "others.json").write_bytes((out / OPENCV).read_bytes())
+    assert "the options of masks have changed since" in capsys.readouterr().err
+
+
+@pytest.mark.rotating(5, group="photos")
+def test_masks_in_commands(tmp_path, capsys, monkeypatch):
+    images, masks = photos("blue")
+    (tmp_path / "transforms.json").write_text(written(tmp_path, images))
     elsewhere = ["--image-size", "60", "-o", str(tmp_path / "other"), "--quiet"]
     assert main(["masks", str(tmp_path), *elsewhere]) == 0
     with Image.open(tmp_path / "other" / "3.png") as third:

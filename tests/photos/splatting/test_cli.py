@@ -280,6 +280,11 @@ def test_files_of_others_are_kept(ball, trained, tmp_path, capsys):
     assert "holds start.npz" in refused(capsys, "splat", ball, "-o", out, *SMALL)
     (out / "start.npz").write_bytes((trained / "splats.npz").read_bytes())
     assert run(ball, "-o", out, *SMALL) == 0
+    # Nor what one left whose cameras or masks were made anew, before the next checkpoint.
+    for name in ("metrics.json", "checkpoint.pt"):
+        (out / name).unlink()
+    (out / "preview.png").write_bytes(b"")
+    assert run(ball, "-o", out, *SMALL) == 0
 
 
 @for_each(

@@ -333,6 +333,10 @@ def test_sheets_show_photos_and_splats_under_each_other():
     assert counts == [8 * 192 * 128] * 2
     columns = (page == [255, 0, 0]).all(-1).any(0).sum()
     assert columns == 4 * 192  # two rows of four
+    long = sheet("title " * 40, "name_without_spaces" * 20, [""], [([red], [])])
+    assert (long[:, -16:] == 255).all()
+    assert (long == [255, 0, 0]).all(-1).sum() == 192 * 128
+    assert (np.diff((long != 255).any((1, 2)).nonzero()[0]) > 1).sum() >= 5  # lines, none cut
     both = pair("title", "note", red, blue)
     assert (both[120, 100] == [255, 0, 0]).all()
     assert (both[120, 500] == [0, 0, 255]).all()

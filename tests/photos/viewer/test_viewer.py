@@ -15,8 +15,10 @@ from PIL import Image
 import gendr
 from gendr import Mesh, look_at
 from gendr.cli import main
+from gendr.jobs.folders import SOURCES
 from gendr.mesh import icosphere
 from gendr.photos import load_views, visual, visual_hull
+from gendr.photos.camera_files.transforms import NoCamerasError
 from gendr.photos.splatting import Splats
 from gendr.photos.viewer import Subject, Viewer, read_subject
 from gendr.photos.viewer.pictures import (
@@ -156,6 +158,13 @@ def test_files_and_folders_are_read(tmp_path, views):
     assert read_subject(tmp_path / "m.ply").meshes[0][1].face_counts == (20,)
     with pytest.raises(FileNotFoundError, match=r"no such file or folder: .*b\.obj"):
         read_subject(tmp_path / "b.obj")
+    (tmp_path / "begun").mkdir()
+    with pytest.raises(NoCamerasError):
+        read_subject(tmp_path / "begun")
+    (tmp_path / "begun" / SOURCES).write_text("{}")
+    (tmp_path / "begun" / "preview.png").write_bytes(b"")
+    begun = read_subject(tmp_path / "begun")
+    assert (begun.name, begun.meshes, begun.views) == ("begun", (), None)
 
 
 @pytest.mark.rotating(5, group="photos")
