@@ -23,6 +23,7 @@ from PIL import Image
 import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import fit, photos, pose, progress
+from gendr.cli.common import METRICS
 from gendr.cli.parser import Fit, build_parser
 from gendr.cli.progress import Session
 from gendr.cli.resume import Run, StageFile, Stages
@@ -735,7 +736,7 @@ def test_what_was_not_made_again_of_other_photos_is_not_used(resumed, tmp_path, 
 
 def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     results = [tmp_path / "out/fit.obj", tmp_path / "out/fit.gif"]
-    for path in results:
+    for path in (*results, tmp_path / "out" / METRICS):
         path.touch()
     assert not resumed(resume=False).has_results
     resumed(resume=False).finish(results)
@@ -753,8 +754,11 @@ def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     resumed().begin()
     assert not resumed().has_results  # others are on their way
     resumed().finish(results)
-    results[0].unlink()
-    assert not resumed().has_results
+    for path in (tmp_path / "out" / METRICS, results[0]):
+        path.rename(path.with_suffix(".gone"))
+        assert not resumed().has_results
+        path.with_suffix(".gone").rename(path)
+    assert resumed().has_results
 
 
 def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tmp_path):
@@ -1138,6 +1142,8 @@ def bad(tmp_path_factory):
     (tmp_path / "file").write_text("in the way")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "checkpoint.pt").write_text("of another program")
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene" / "metrics.json").write_text('{"kind": "scene"}')
     save_box(tmp_path / "fit.obj")
     noposes = tmp_path / "noposes"
     noposes.mkdir()
@@ -1206,6 +1212,7 @@ BAD_INPUT = [
     # Before there are frames and cameras.
     ("fit walk.mp4 --scene --color-size 9", "--color-size is for photos of an object, and walk"),
     ("fit walk.mp4 --scene --frames 9 --colors vertex", "--colors vertex is not for scenes"),
+    ("fit grey --resume -o scene", "scene is of a scene; give --scene, or leave --resume out"),
     ("fit pose --scene --resume -o none", "no checkpoint.pt in none"),
     ("masks grey -o grey/images", "-o grey/images is where grey/images is"),
     ("cameras grey -o grey/images/000.png", "000.png: name a .json file"),
@@ -1258,7 +1265,7 @@ def test_bad_input_is_one_line_and_exit_code_2(bad, drawn, capsys, monkeypatch):
         assert re.search(text if "|" in text else re.escape(text), said), (argv, said)
         # Nothing that only Python can say.
         assert not re.search(r"='|=True|=False|=None|\.to\(|dtype|use float64", said), argv
-    assert {p for p in bad.rglob("*") if p.is_file()} == before
+        assert {p for p in bad.rglob("*") if p.is_file()} == before, argv
 
 
 def test_a_start_of_too_many_faces(box, tmp_path, capsys, monkeypatch):

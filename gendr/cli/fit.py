@@ -25,6 +25,7 @@ from gendr.cli.common import (
     check_own,
     given_options,
     model_file,
+    read_json,
     shrunk_to,
     versions,
 )
@@ -199,6 +200,8 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
         return scene.run(args, run, why)
     if _is_photos(model_file(args.target)):
         _check_options(args, "object")
+    if args.resume and read_json(out / METRICS).get("kind") == "scene":
+        raise ValueError(f"--resume: {out} is of a scene; give --scene, or leave --resume out")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)

@@ -161,7 +161,9 @@ class Run:
         """Whether all results are there, and none are under way."""
         results = self._kept.get("results")
         files = results.get("files") if isinstance(results, dict) else None
-        return isinstance(files, list) and all((self.out / str(name)).is_file() for name in files)
+        return isinstance(files, list) and all(
+            (self.out / str(name)).is_file() for name in (METRICS, *files)
+        )
 
     @property
     def is_finished(self) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".gendr-lock"
-# What cameras, masks and frames in a folder for results were made from.
+# What cameras, masks, frames and results in a folder were made from.
 SOURCES = ".gendr-sources.json"
 
 
@@ -39,7 +39,7 @@ def writable_folder(folder: Path, option: str = "-o") -> Path:
 def output_folder(folder: Path, option: str = "-o") -> Generator[None, None, None]:
     """Make a folder for results if it is missing, and hold its lock.
 
-    One that was made here and holds nothing at the end, as where input is refused, goes again.
+    One that was made here and holds no result at the end, as where input is refused, goes again.
 
     Args:
         folder: The folder.
@@ -54,6 +54,8 @@ def output_folder(folder: Path, option: str = "-o") -> Generator[None, None, Non
             yield
     finally:
         with suppress(OSError):  # which holds something
+            if folder in made and [file.name for file in folder.iterdir()] == [SOURCES]:
+                (folder / SOURCES).unlink()
             for place in made:
                 place.rmdir()
 
