@@ -504,7 +504,7 @@ def test_what_is_said_of_photos_after_a_fit(capsys):
     assert photos.lacking(ball, Views(arms, None, camera, names)) == []  # too few
     assert photos.lacking(ball, Views(wide, None, camera, names)) == []
 
-    colors = ColorResult(ball, torch.ones(2, 3), *torch.ones(2, 2), 1.0, torch.tensor([1.0, 0.1]))
+    colors = ColorResult(ball, torch.ones(2, 3), torch.ones(2), 1.0, torch.tensor([1.0, 0.1]))
     stages = SimpleNamespace(run=lambda *given, **options: colors)
     views = Views(masks, None, camera, names)
     assert photos.colored(args, ball, views, "texture", stages) is colors

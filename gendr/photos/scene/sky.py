@@ -177,8 +177,9 @@ def at_upper_edge(sky: Array, quarters: int) -> Array:
 def behind_wires(image: Array, even: Array, found: Array, sky: Array) -> Array:
     """The small parts of the sky that wires or twigs cut off, as between two houses: bool [H, W].
 
-    They are of the colour of the sky that is a few pixels away. Stereo tells little about them, as
-    patches in them show what is beside them, but nothing may be found further inside.
+    They are of the colour of the sky given, from which they are a few pixels away, or from others
+    that are. Stereo tells little about them, as patches in them show what is beside them, but
+    nothing may be found further inside; boards between joints are too thin to have an inside.
 
     Args:
         image: uint8 [H, W, 3].
@@ -193,6 +194,7 @@ def behind_wires(image: Array, even: Array, found: Array, sky: Array) -> Array:
     small = (size >= _SQUARE**2) & (size < _LEAST * even.size)
     small[0] = False
     parts, known = np.where(small[labelled[0]], labelled[0], 0), sky
+    colors = image.copy()  # with parts in that of the sky given, so that none drift away from it
     boxes = ndimage.find_objects(parts)
     while known.any():
         near: Any = ndimage.maximum_filter(known, 2 * _WIRE + 1)
@@ -202,18 +204,21 @@ def behind_wires(image: Array, even: Array, found: Array, sky: Array) -> Array:
                 continue
             small[part] = False
             box = tuple(slice(max(s.start - _WIRE, 0), s.stop + _WIRE) for s in boxes[part - 1])
-            own, photo = parts[box] == part, image[box]
+            own = parts[box] == part
             inner: Any = ndimage.minimum_filter(own, 2 * _REACH + 1)
             around: Any = ndimage.maximum_filter(own, 2 * _WIRE + 1)
             beside = (known & even)[box] & around
-            if beside.any() and found[box][inner].sum() <= _FOUND * inner.sum():
-                off = photo[own].mean(0) - photo[beside].mean(0)
-                new[box] |= own & bool(np.abs(off).max() <= _ALIKE)
+            if not (beside.any() and inner.any()) or found[box][inner].mean() > _FOUND:
+                continue
+            mean = colors[box][beside].mean(0)
+            if np.abs(image[box][own].mean(0) - mean).max() <= _ALIKE:
+                # Up to the pixel beside an edge.
+                whole: Any = ndimage.maximum_filter(own, _SQUARE)
+                new[box] |= whole
+                colors[box][whole] = np.rint(mean)
         if not new.any():
             break
-        # Up to the pixel beside an edge.
-        grown: Any = ndimage.maximum_filter(new, _SQUARE)
-        known = known | grown
+        known = known | new
     return known & ~sky
 
 

@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 _RELATIVE, _REACH = 0.03, 1
 # Photos that show sky where a triangle would be, at the least; one may err, but not about what
 # photos show only if their depths may differ by more than this: webs behind roofs are that near.
+# Where they show nothing, as on plain walls, one may err as well.
 _WITNESSES, _CLOSE = 2, 0.01
 
 
@@ -105,7 +106,7 @@ def before_sky(scene: Scene, cloud: Cloud, vertices: Array, faces: Array, off: A
         if (depths < 0).any():
             rows, u, v, _ = _places(scene, cloud, j, middles)
             count[rows] += depths[v, u] < 0
-    return count >= np.where(off > _CLOSE, 1, _WITNESSES)
+    return count >= np.where((off > _CLOSE) & is_shown(off), 1, _WITNESSES)
 
 
 def open_at_rims(faces: Array, shown: Array) -> Array:

@@ -549,7 +549,7 @@ def test_glb_holds_normals_that_are_smooth_across_seams(chair, tmp_path):
 
 def test_stages_keep_light(chair):
     ones = torch.ones(2)
-    given = ColorResult(chair, torch.ones(2, 3), ones, ones, 0.5, ones, lit(0))
+    given = ColorResult(chair, torch.ones(2, 3), ones, 0.5, ones, lit(0))
     again = _unpacked(ColorResult, _packed(given), chair.vertices)
     assert torch.equal(again.light.coefficients, given.light.coefficients)
     assert again.light.frame == "camera"

@@ -554,8 +554,8 @@ def test_colours_are_compared_inside_outlines(monkeypatch):
     result = refine_shape(closed, rgb, camera, alpha, steps=1)
     assert result.improved, result.reason
     assert result.psnr[1] > result.psnr[0] + 3
-    within = fit_colors(small, rgb, camera, alpha, kind="vertex")
-    assert within.psnr_inside.mean() > within.psnr.mean() + 3
+    outlines = fit_colors(small, rgb, camera, alpha, kind="vertex").psnr.mean()
+    assert outlines < result.psnr[0] - refining.MOST_WORSE  # which would have refused it
 
 
 @pytest.fixture(scope="module")
@@ -572,6 +572,30 @@ def improving(monkeypatch, every):
     monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
     monkeypatch.setattr(refining, "MOST_LOST", np.inf)
     monkeypatch.setattr(refining, "EVERY", every)
+
+
+def test_what_one_surface_does_not_fill_counts_for_neither(ball, monkeypatch):
+    """To leave out a rim that colours cannot meet is no gain."""
+    smaller, rgb, camera, alpha = ball
+    rim = alpha > -torch.nn.functional.max_pool2d(-alpha, 5, 1, 2)
+    noise = torch.rand(rgb.shape, generator=torch.Generator().manual_seed(0))
+    spoiled = torch.where(rim[:, None], noise * alpha[:, None], rgb)
+    known = Depths(np.zeros((6, 1, 1, 3)), np.zeros((6, 1, 1)), 1.0)
+    both = smaller.vertices.numpy(), smaller.faces.numpy()
+    monkeypatch.setattr(refining, "find_depths", lambda *given: known)
+    monkeypatch.setattr(refining, "fused", lambda *given, **options: both)
+    improving(monkeypatch, 10)
+    result = refine_shape(smaller.scaled(1 / 0.9), spoiled, camera, alpha, steps=0)
+    assert result.improved
+    assert result.psnr[1] < result.psnr[0] - 0.5  # all else is met worse
+    # A photo in which a surface fills nothing does not count for the other one either.
+    empty = torch.full((1, 4, 4), np.nan)
+    one, other = (torch.full((1, 4, 4), off) for off in (0.1, 0.01))
+    first = refining._Met(torch.cat([one, one]), 5.0, 1.0)
+    last = refining._Met(torch.cat([other, empty]), 6.0, 1.0)
+    assert refining._psnrs(first, last) == pytest.approx((20, 40))
+    nothing = refining._Met(torch.cat([empty, empty]), 6.0, 1.0)
+    assert refining._psnrs(first, nothing) == (5, 6)
 
 
 @pytest.mark.rotating(5, group="photos")
@@ -683,7 +707,12 @@ def test_faint_patterns_judge_shading_in_light_that_moves(ball, monkeypatch, sho
     monkeypatch.setattr(
         refining._Refinement, "stepped", lambda self, mesh, *steps: mesh.scaled(1.0)
     )
-    monkeypatch.setattr(refining._Refinement, "measured", lambda *given, **options: left.pop(0))
+    nowhere = torch.full((1, 1, 1), np.nan)
+    monkeypatch.setattr(
+        refining._Refinement,
+        "measured",
+        lambda *given, **more: refining._Met(nowhere, *left.pop(0)),
+    )
     photos = alpha[:, None] * (0.5 + 0.02 * rgb), camera, alpha
     left = [*scores[:2], (0.0, 0.0)]
     alone = refine_shape(mesh, *photos, steps=1)

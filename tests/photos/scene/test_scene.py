@@ -1101,6 +1101,22 @@ def test_wires_before_the_sky_between_houses_cut_off_parts_of_it(tmp_path):
         assert not (depths[260:] < 0).any()  # below the horizon
 
 
+def test_facades_below_the_sky_are_no_parts_of_it():
+    for board, last in ((14, 225), (24, 225), (24, 60)):
+        image = np.full((400, 480, 3), 60, np.uint8)
+        image[:100] = 225
+        rows = np.arange(102, 390 - board, board + 2)
+        for top, grey in zip(rows, np.linspace(225, last, len(rows)), strict=True):
+            image[top - 2 : top], image[top : top + board, 100:130] = 20, grey
+        sky, found = np.zeros((2, 400, 480), bool)
+        sky[:99] = True
+        found[100:] = last == 225  # bright boards that stereo has found
+        taken = behind_wires(image, find_plain(image), found, sky)
+        # Boards that get darker are sky until they differ from that above all.
+        assert taken.any() == (last == 60)
+        assert image[taken & (image[..., 0] > 20)].min(initial=255) > 225 - 21
+
+
 def test_walls_have_pictures_and_the_sky_has_leaves():
     K = np.array([[160.0, 0, 80], [0, 160, 60], [0, 0, 1]])
     y, x = np.mgrid[:120, :160]
@@ -1224,12 +1240,13 @@ def test_triangles_are_shown_in_their_middles_and_at_edges(room):
     u, v, _ = np.rint(scene.K[2] @ x / x[2]).astype(int)
     maps[2][v, u] = 1 / x[2]
     assert is_shown(off(wall)).tolist() == [True, False]
-    # As if photos showed sky there: one may err about what others show where it is, exactly.
+    # As if photos showed sky there: one may err about what others show where it is, exactly, or
+    # do not show at all.
     for j, gone in ((1, False), (3, True)):
         x = scene.R[j] @ wall[faces[1]].mean(0) + scene.t[j]
         u, v, _ = np.rint(scene.K[j] @ x / x[2]).astype(int)
         maps[j][v, u] = -1
-        for exactly, goes in ((0.005, gone), (0.02, True), (np.inf, True)):
+        for exactly, goes in ((0.005, gone), (0.02, True), (0.1, gone), (np.inf, gone)):
             given = np.array([exactly, exactly])
             assert before_sky(scene, cloud, wall, faces, given).tolist() == [False, goes]
 

@@ -80,8 +80,6 @@ _NEAREST, _FINE, _CELLS, _SIDE = 8, 16, 1024, 2048
 _PLAIN = 0.01
 # If a photo is to count less than this because it is blurred, means are taken anew.
 _SHARP = 0.6
-# A pixel that is covered by more than this is filled.
-_WHOLE = 0.99
 # Photos that count less than this are named as blurred.
 _BLURRED = 0.15
 # Steps in rows and columns to neighbours in eight directions.
@@ -98,8 +96,6 @@ class ColorResult:
             with a mean of 1; all 1 if none are used.
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
             rendering), in decibels.
-        psnr_inside: [B], the same over the pixels that both the mask and the rendering fill, so
-            that outlines do not matter; NaN where there are none.
         seen: Part of the points of the surface that some photo shows, in [0, 1].
         weights: [B], how much the photos count, in (0, 1]: less those that are blurred, as they
             have less detail than a rendering of what all show of the same surface.
@@ -109,7 +105,6 @@ class ColorResult:
     mesh: Mesh
     exposure: Tensor
     psnr: Tensor
-    psnr_inside: Tensor
     seen: float
     weights: Tensor
     light: HarmonicLight | None = None
@@ -123,8 +118,8 @@ class ColorResult:
         """The same on a device."""
         light = self.light
         return ColorResult(
-            self.mesh.to(device), self.exposure.to(device), self.psnr.to(device),
-            self.psnr_inside.to(device), self.seen, self.weights.to(device),
+            self.mesh.to(device), self.exposure.to(device), self.psnr.to(device), self.seen,
+            self.weights.to(device),
             light and HarmonicLight(light.coefficients.to(device), light.frame),
         )  # fmt: skip
 
@@ -323,11 +318,10 @@ class _Photos:
         self.tell(0.95)
         most = 1 if self.many else None  # each takes 0.3 GiB for 2 megapixels
         psnr = torch.stack(mapped(lambda i: self._psnr(texture_target, colors, i), rows, most=most))
-        psnr, inside = psnr.unbind(1)
         self.tell(1.0)
         weights = self.gains.new_tensor(self.quality)
         share = float(seen.double().mean())
-        return ColorResult(mesh, self.gains, psnr, inside, share, weights, self.light)
+        return ColorResult(mesh, self.gains, psnr, share, weights, self.light)
 
     def _explained(self, samples: Samples, exposure: bool | None, light: str) -> bool:
         """Find light and exposures, each by the other, as far as they are wanted; which says this.
@@ -528,7 +522,7 @@ class _Photos:
         return torch.from_numpy(found.clip(0, 1)).to(colors)
 
     def _psnr(self, texture_target: TextureTarget, colors: Tensor, i: int) -> Tensor:
-        """[2], the PSNR of photo i rendered with these colours: `psnr` and `psnr_inside`."""
+        """The PSNR of photo i rendered with these colours, over the pixels of the object."""
         visibility, target = self._visibility(i), self._image(i)
         columns, values = texture_target.mixing(visibility)
         shown = torch.from_numpy(
@@ -543,11 +537,9 @@ class _Photos:
         pixels = target[0].numel()
         image = summed(shown, visibility.pixel, pixels).T.reshape(target.shape)
         cover = summed(torch.full_like(shown[:, 0], visibility.share), visibility.pixel, pixels)
-        cover = cover.reshape(self.size)
-        where, inside = cover > 0.5, cover > _WHOLE
-        if self.masks is not None:
-            where, inside = where | (self.masks[i] > 0.5), inside & (self.masks[i] > _WHOLE)
-        return torch.stack([psnr(image, target, part) for part in (where, inside)])
+        where = cover.reshape(self.size) > 0.5
+        where = where | (self.masks[i] > 0.5) if self.masks is not None else where
+        return psnr(image, target, where)
 
 
 class _View:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from gendr.jobs.defaults import SHAPE
 from gendr.jobs.devices import learns
 from gendr.jobs.loop import Progress, Tell
 from gendr.kernels.threads import mapped
-from gendr.losses import FlattenLoss, iou, iou_loss
+from gendr.losses import FlattenLoss, iou, iou_loss, psnr
 from gendr.mesh import Camera, Mesh
 from gendr.optim import uniform_adam_step
 from gendr.photos import remesh, visual, visual_hull
@@ -67,6 +66,8 @@ LEAST_GAIN, MOST_LOST = 0.5, 0.005
 MOST_UNEVEN = 0.03
 # The part of the brightest that shading is off, from which on it does not tell the shape.
 MOST_OFF = 0.1
+# A pixel that is covered by more than this is filled.
+WHOLE = 0.99
 # Decibels that the steps after stereo cannot make up for, as so many photos tell.
 MOST_WORSE, FEW = 1.0, 8
 
@@ -102,9 +103,9 @@ class ShapeResult:
             brought to its shading, or made smooth between its outlines.
         psnr: Before and after: the mean over views (of more than 40 photos, every second, or
             third, …) of that of the vertex colours that meet them best (`fit_colors`), over
-            the pixels that mesh and mask both fill, in decibels; where colours hardly differ, of
-            brightness and their ratios, made stronger. NaN, as the next, if there was no time to
-            compare them.
+            the pixels that the mask and both surfaces fill, in decibels; where colours hardly
+            differ, of brightness and their ratios, made stronger. NaN, as the next, if there was no
+            time to compare them.
         iou: Before and after: the mean of the hard silhouettes, with masks without bites.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
@@ -324,11 +325,10 @@ def refine_shape(
         reason = reason or "the time was over before photos were matched"
         if smooth is not None:
             found, last = smooth
-            both, moved = ((first[0], last[0]), (first[1], last[1])), _distance(found, given)
+            moved = _distance(found, given)
             found = found.with_origin(mesh.origin[0])
-            return ShapeResult(found, True, *both, moved, finished, reason, known)
-        both = (first[0], first[0]), (first[1], first[1])
-        return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
+            return ShapeResult(found, True, *_both(first, last), moved, finished, reason, known)
+        return ShapeResult(mesh, False, *_both(first, first), 0.0, finished, reason, known)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     last = refinement.measured(found, even=True)
     reason = _reason(first, last, refinement.faint)
@@ -349,7 +349,7 @@ def refine_shape(
         if shaded is not None and not _reason(last, shaded[1], faint=False):
             found, last = shaded
     clock.tell(work)
-    both = (first[0], last[0]), (first[1], last[1])
+    both = _both(first, last)
     if reason:
         return ShapeResult(mesh, False, *both, 0.0, finished, reason, known)
     moved = _distance(found, given)
@@ -357,21 +357,27 @@ def refine_shape(
     return ShapeResult(found, True, *both, moved, finished, "", known)
 
 
-def _reason(first: tuple[float, float], last: tuple[float, float], faint: bool) -> str:
-    """Why a surface of this PSNR and IoU is not better than before; empty if it is.
+def _both(first: _Met, last: _Met) -> tuple[tuple[float, float], tuple[float, float]]:
+    """PSNR and IoU, before and after."""
+    return _psnrs(first, last), (first.iou, last.iou)
+
+
+def _reason(first: _Met, last: _Met, faint: bool) -> str:
+    """Why a surface that meets photos so is not better than before; empty if it is.
 
     Colours that hardly differ (`faint`) are met by any surface: what photos agree about decides,
     which is never a little.
     """
     least = -MOST_WORSE if faint else LEAST_GAIN
-    if last[0] <= first[0] + least:
+    before, after = _psnrs(first, last)
+    if after <= before + least:
         return (
-            f"photos are met to {last[0]:.1f} dB with it and {first[0]:.1f} without, of which it "
+            f"photos are met to {after:.1f} dB with it and {before:.1f} without, of which it "
             + (f"may lose {MOST_WORSE:g}" if faint else f"must gain {LEAST_GAIN:g}")
         )
-    if last[1] <= first[1] - MOST_LOST:
+    if last.iou <= first.iou - MOST_LOST:
         return (
-            f"masks are met to an IoU of {last[1]:.3f} with it and {first[1]:.3f} without, of "
+            f"masks are met to an IoU of {last.iou:.3f} with it and {first.iou:.3f} without, of "
             f"which it may lose {MOST_LOST:g}"
         )
     return ""
@@ -413,13 +419,52 @@ def _painted(
     )
 
 
-def _psnr(found: ColorResult) -> float:
-    """How well colours meet photos, in decibels: inside outlines, which masks judge.
+@dataclass(frozen=True, eq=False)
+class _Met:
+    """How well a mesh meets photos.
 
-    Of a thin object the pixels along outlines would hide all that stereo gains.
+    Attributes:
+        misses: [B, H, W], by how much colours are off, the root of the mean of squares over
+            channels; NaN where the mesh or the mask does not fill the pixel.
+        psnr: the mean over photos, over all the object.
+        iou: the mean of the hard silhouettes.
     """
-    inside = float(found.psnr_inside.double().nanmean())
-    return float(found.psnr.double().mean()) if math.isnan(inside) else inside
+
+    misses: Tensor
+    psnr: float
+    iou: float = float("nan")
+
+
+def _met(found: ColorResult, photos: _Photos, iou: float = float("nan")) -> _Met:
+    """How well colours meet the photos that they are from."""
+    mesh, light = found.mesh, found.light
+    lit = None if light is None else light.vertex_colors(mesh, photos.camera)
+    misses = torch.full_like(photos.masks, float("nan"))
+    for i, (image, mask) in enumerate(zip(photos.images, photos.masks, strict=True)):
+        own = mesh if lit is None else mesh.with_vertex_colors(lit[i])
+        shown, alpha = visual.render_views(own, photos.camera[i], photos.size, {"lighting": "none"})
+        if lit is None:
+            shown = shown * found.exposure[i, :, None, None]
+        filled = torch.minimum(alpha[0], mask) > WHOLE
+        misses[i][filled] = (shown[0] - image).square().mean(0).sqrt()[filled]
+    return _Met(misses, float(found.psnr.double().mean()), iou)
+
+
+def _psnrs(first: _Met, last: _Met) -> tuple[float, float]:
+    """How well two surfaces meet photos, in decibels: inside outlines, which masks judge.
+
+    Of a thin object the pixels along outlines would hide all that stereo gains. What only one of
+    them fills does not count, or to leave out what fits worst would be a gain.
+    """
+    both = (first.misses + last.misses).isfinite()
+    rows = both.flatten(1).any(1)
+    if not rows.any():
+        return first.psnr, last.psnr
+    one, other = (
+        float(psnr(off, torch.zeros_like(off), both[rows]).double().mean())
+        for off in (each.misses[rows, None].nan_to_num() for each in (first, last))
+    )
+    return one, other
 
 
 class _Refinement:
@@ -497,10 +542,11 @@ class _Refinement:
                 return found
             # Steps are spared if a few photos show that it is much worse.
             few = self.photos.some(FEW)
-            then = _psnr(_painted(given, few, lambda done: after(0.4 + 0.3 * done)))
-            now = _psnr(_painted(found, few, lambda done: after(0.7 + 0.3 * done)))
+            old = _painted(given, few, lambda done: after(0.4 + 0.3 * done))
+            new = _painted(found, few, lambda done: after(0.7 + 0.3 * done))
         except _OverError:
             raise _OverError(found) from None
+        then, now = _psnrs(_met(old, few), _met(new, few))
         if now < then - MOST_WORSE:
             return (
                 f"{FEW} photos are met to {now:.1f} dB with what photos agree about, and to "
@@ -508,9 +554,7 @@ class _Refinement:
             )
         return found
 
-    def faired(
-        self, mesh: Mesh, first: tuple[float, float]
-    ) -> tuple[Mesh, tuple[float, float]] | None:
+    def faired(self, mesh: Mesh, first: _Met) -> tuple[Mesh, _Met] | None:
         """The mesh made smooth, and how well it meets the photos; None if that fails.
 
         Args:
@@ -524,9 +568,7 @@ class _Refinement:
             mesh, first, lambda *given, tell: faired(*given, depths=depths, tell=tell)
         )
 
-    def shaded(
-        self, mesh: Mesh, first: tuple[float, float], *, still: bool
-    ) -> tuple[Mesh, tuple[float, float]] | None:
+    def shaded(self, mesh: Mesh, first: _Met, *, still: bool) -> tuple[Mesh, _Met] | None:
         """The mesh, of about one colour, brought to its shading in the photos; as `faired`.
 
         Args:
@@ -545,8 +587,8 @@ class _Refinement:
         return self.alone(mesh, first, work)
 
     def alone(
-        self, mesh: Mesh, first: tuple[float, float], work: Callable[..., Mesh | None]
-    ) -> tuple[Mesh, tuple[float, float]] | None:
+        self, mesh: Mesh, first: _Met, work: Callable[..., Mesh | None]
+    ) -> tuple[Mesh, _Met] | None:
         """What some work on the processor makes of a mesh, and how well it meets the photos.
 
         None if there is no time, nothing is found, or masks are met worse than by `MOST_UNEVEN`.
@@ -570,7 +612,7 @@ class _Refinement:
             last = self.measured(found)
         except (_OverError, ValueError):  # the latter if no photo shows it
             return None
-        return None if last[1] <= first[1] - MOST_UNEVEN else (found, last)
+        return None if last.iou <= first.iou - MOST_UNEVEN else (found, last)
 
     def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:
         """The mesh after some steps along the gradients of soft renderings.
@@ -632,10 +674,8 @@ class _Refinement:
                 raise _OverError(mesh.with_vertices(shape(u).detach())) from None
         return mesh.with_vertices(shape(u).detach())
 
-    def measured(
-        self, mesh: Mesh, *, even: bool = False, stops: bool = False
-    ) -> tuple[float, float]:
-        """How well a mesh meets the photos: PSNR in decibels, and mean hard IoU.
+    def measured(self, mesh: Mesh, *, even: bool = False, stops: bool = False) -> _Met:
+        """How well a mesh meets the photos.
 
         Args:
             mesh: one mesh.
@@ -654,4 +694,4 @@ class _Refinement:
                 range(len(self.camera)), device=mesh.device,
             )  # fmt: skip
         found = _painted(mesh, self.some, lambda done: tell(0.3 + 0.7 * done))
-        return _psnr(found), float(torch.cat(scores).double().mean())
+        return _met(found, self.some, float(torch.cat(scores).double().mean()))
