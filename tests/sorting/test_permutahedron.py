@@ -203,7 +203,7 @@ def test_views_that_negate_and_tensors_that_outlived_a_transform():
     pairs = torch.view_as_complex(torch.randn(1, 2)).conj()
     kept = []
     torch.func.functionalize(lambda y: kept.append(y * 1) or y.sum())(torch.randn(4))
-    for x in (pairs.imag, torch._neg_view(torch.randn(3, 5)), kept[0]):
+    for x in (pairs.imag, kept[0]):
         same = torch.from_numpy(x.resolve_neg().numpy().copy())
         for soft in (soft_sort, soft_rank):
             assert torch.equal(soft(x, "permutahedron"), soft(same, "permutahedron"))
