@@ -708,6 +708,39 @@ def test_what_was_made_of_other_photos_or_options_is_not_used(resumed, tmp_path,
     assert capsys.readouterr().err == ""
 
 
+def test_masks_that_are_new_leave_the_cameras(resumed, tmp_path, capsys):
+    (tmp_path / "a.jpg").write_text("one")
+    run = resumed(resume=False)
+    assert not run.uses("cameras", False)
+    run.made()
+    run.finish([])
+    (tmp_path / "out/metrics.json").touch()
+    assert resumed().is_finished
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "masks/a.png").write_text("mask")
+    run = resumed()
+    assert not run.is_finished
+    assert run.uses("cameras", True)
+    run.compare_files()
+    assert not run.resume
+    said = "gendr: masks, or files that options name, have changed since: all after the cameras"
+    assert said in capsys.readouterr().err
+    assert not run.uses("masks", True)
+
+
+def test_results_around_their_photos(tmp_path):
+    """The folder of results may hold that of photos, which count all the same."""
+    photo = tmp_path / "images/left/a.jpg"
+    photo.parent.mkdir(parents=True)
+    photo.write_text("one")
+    args = Fit(target=str(tmp_path / "images"), output=str(tmp_path), settings=FitSettings())
+    Run(args, tmp_path / "images").begin()
+    args = replace(args, resume=True)
+    assert Run(args, tmp_path / "images").resume
+    photo.write_text("another")
+    assert not Run(args, tmp_path / "images").resume
+
+
 def test_what_was_not_made_again_of_other_photos_is_not_used(resumed, tmp_path, capsys):
     (tmp_path / "a.jpg").write_text("one")
     run = resumed(resume=False)
@@ -766,7 +799,9 @@ def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tm
         resumed(resume=False).begin()
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("new")
-        return not resumed().resume
+        run = resumed()
+        run.compare_files()
+        return not run.resume
 
     assert changes("images/a.jpg")
     for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):

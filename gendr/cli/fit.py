@@ -181,7 +181,11 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
         _check_options(args, "scene")
     else:
         _check_options(args, "object")
+    # A fit that began there later has no results yet.
+    of_scene = read_json(out / METRICS).get("kind") == "scene"
+    of_scene = of_scene and (run.has_results or not run.began)
     args = with_cameras(args, args.target, run)
+    run.compare_files()
     clock.lap("find cameras")
     why: NoBackdropError | None = None
     try:
@@ -200,7 +204,7 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
         return scene.run(args, run, why)
     if _is_photos(model_file(args.target)):
         _check_options(args, "object")
-    if args.resume and read_json(out / METRICS).get("kind") == "scene":
+    if args.resume and of_scene:
         raise ValueError(f"--resume: {out} is of a scene; give --scene, or leave --resume out")
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)

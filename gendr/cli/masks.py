@@ -95,7 +95,8 @@ def with_masks(args: Fit, run: Run) -> Fit:
     photos = list(dict.fromkeys(frame.image for frame in opened.frames))
     there = all(file.is_file() for file in _files(photos, place))
     # Those that were found are in the same folder, however it is named.
-    given = None if args.cameras == str(run.out / OPENCV) else args.cameras
+    given = None if args.cameras is None else str(Path(args.cameras).resolve())
+    given = None if given == str((run.out / OPENCV).resolve()) else given
     if not run.uses("masks", there, given):
         why, said = None, ""
         try:

@@ -30,9 +30,20 @@ from gendr.jobs.checkpoint import (
 )
 from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
+from gendr.photos.camera_files.photos import MASKS
 from gendr.photos.fitting.colors.light import HarmonicLight
 
-__all__ = ["CHECKPOINT", "DEPTH_MAPS", "HARD", "PROGRESS", "STAGES", "Run", "StageFile", "Stages"]
+__all__ = [
+    "CHECKPOINT",
+    "DEPTH_MAPS",
+    "HARD",
+    "PROGRESS",
+    "STAGES",
+    "START",
+    "Run",
+    "StageFile",
+    "Stages",
+]
 
 # The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
@@ -40,6 +51,8 @@ STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
 # The state of opaque triangles, which `gendr splat` trains after soft ones.
 HARD = "opaque.pt"
+# What stereo has found for `gendr splat` to start with.
+START = "start.npz"
 # A folder that stands there while a scene is made.
 DEPTH_MAPS = "depth_maps"
 # What a file holds of a mesh.
@@ -81,17 +94,25 @@ class Run:
         scene = (self.out / DEPTH_MAPS).is_dir() or (
             read_json(self.out / METRICS).get("kind") == "scene"
         )
-        if self.resume and not (self._file.is_file() or (scene and isinstance(args, Fit))):
+        stage = any((self.out / name).is_file() for name in STAGES.values())
+        if self.resume and not (
+            self._file.is_file() or ((scene or stage) and isinstance(args, Fit))
+        ):
             check_checkpoint(self.out, CHECKPOINT)
-        stats = [
-            (file.name, (stat := file.stat()).st_size, stat.st_mtime_ns)
-            for file in _inputs(args, path.resolve(), self.out.resolve()) if file.is_file()
-        ]  # fmt: skip
-        named = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
-        self._asked = _digest(replace(args, output="", quiet=False, resume=False, **named))
+        inside = _inside(path.resolve(), self.out.resolve())
+        masks = [file for file in inside if file.parent.name in MASKS]
+        named = [Path(name) for name in (args.cameras, args.init) if name is not None]
+        if isinstance(args, Fit) and args.masks is not None:
+            named += sorted(Path(args.masks).glob("*"))
+        target = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
+        self._asked = _digest(replace(args, output="", quiet=False, resume=False, **target))
         command = type(args).__name__
         self.began = read_json(self._file).get("command") == command
-        self._own: dict[str, Any] = {"command": command, "inputs": _digest(stats)}
+        self._own: dict[str, Any] = {
+            "command": command,
+            "inputs": _stats(file for file in inside if file not in masks),
+            "files": _stats([*named, *masks]),
+        }
         rest = (HARD,) if isinstance(args, Splat) else (PROGRESS, *STAGES.values())
         self._on_the_way = CHECKPOINT, *rest
         self._asked_for: dict[str, Any] = {}
@@ -101,6 +122,11 @@ class Run:
                 del self._kept[name]
         why = "photos, or files beside them, have changed since"
         self._compare("inputs", self._own["inputs"], why, "all")
+
+    def compare_files(self) -> None:
+        """Use frames and cameras alone if masks, or files that options name, have changed."""
+        why = "masks, or files that options name, have changed since"
+        self._compare("files", self._own["files"], why, "all after the cameras")
 
     def _compare(self, name: str, now: Any, why: str, anew: str) -> None:
         """Use nothing that was made of others, which is said; where nothing is known it is used."""
@@ -168,34 +194,42 @@ class Run:
     @property
     def is_finished(self) -> bool:
         """Whether just these results are there."""
-        return (
-            self.resume and self.has_results and self._kept["results"].get("asked") == self._asked
-        )
+        same = self._kept.get("files", self._own["files"]) == self._own["files"]
+        results = self._kept["results"] if self.resume and same and self.has_results else {}
+        return results.get("asked") == self._asked
 
 
 def _digest(value: object) -> str:
     return sha256(repr(value).encode()).hexdigest()
 
 
-def _inputs(args: Fit | Splat, path: Path, out: Path) -> list[Path]:
-    """The files that a command reads, as far as it says; both paths are resolved."""
+def _stats(files: Iterable[Path]) -> str:
+    """A digest of the names, sizes and times of those files that there are."""
+    return _digest([
+        (file.name, (stat := file.stat()).st_size, stat.st_mtime_ns)
+        for file in files if file.is_file()
+    ])  # fmt: skip
+
+
+def _inside(path: Path, out: Path) -> list[Path]:
+    """The files that a command reads in the folder of its photos; both paths are resolved."""
     folder = path.parent if path.suffix.lower() == ".json" else path
-    deep = "*", "*/*", "sparse/0/*"
-    inside = sorted(x for form in deep for x in folder.glob(form)) if folder.is_dir() else [path]
-    named = [Path(name) for name in (args.cameras, args.init) if name is not None]
-    if isinstance(args, Fit) and args.masks is not None:
-        named += sorted(Path(args.masks).glob("*"))
+    if not folder.is_dir():
+        return [path]
+    inside = sorted(
+        {x for form in ("*", "*/*", "images/**/*", "sparse/0/*") for x in folder.glob(form)}
+    )
     # Neither what an operating system keeps beside photos nor other results there.
-    results = SOURCES, METRICS, CHECKPOINT, PROGRESS, DEPTH_MAPS, *STAGES.values()
+    results = SOURCES, METRICS, CHECKPOINT, PROGRESS, DEPTH_MAPS, START, HARD, *STAGES.values()
     own = {
         place: any((place / name).exists() for name in results)
         for place in {file.parent for file in inside} - {folder}
     }
     return [
         file for file in inside
-        if not (own.get(file.parent, False) or out in file.parents)
+        if not (own.get(file.parent, False) or (out in file.parents and out not in folder.parents))
         and all(part[0] != "." for part in file.relative_to(folder).parts)
-    ] + named  # fmt: skip
+    ]  # fmt: skip
 
 
 class StageFile:

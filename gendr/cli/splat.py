@@ -34,7 +34,7 @@ from gendr.cli.common import (
 )
 from gendr.cli.parser import Splat
 from gendr.cli.progress import Session
-from gendr.cli.resume import CHECKPOINT, HARD, Run
+from gendr.cli.resume import CHECKPOINT, HARD, START, Run
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
@@ -66,7 +66,7 @@ from gendr.photos.views import color_of
 # the files of a training that is under way.
 SPLATS, PLY, GLB = "splats.npz", "splats.ply", "splats.glb"
 SHEET, ANIMATION = "sheet.png", "orbit.gif"
-PREVIEW, START = "preview.png", "start.npz"
+PREVIEW = "preview.png"
 FILES = (SPLATS, PLY, GLB, SHEET, ANIMATION, METRICS, CHECKPOINT, HARD, PREVIEW, START)
 # Seconds between two checkpoints.
 SAVE_SECONDS = 30.0
@@ -160,6 +160,7 @@ def run(args: Splat) -> int:
                 sys.stdout.write(FINISHED.format(out))
             return 0
         args = with_cameras(args, args.photos, run)
+        run.compare_files()
         args = replace(args, resume=run.resume and (out / CHECKPOINT).is_file())
         found = time.perf_counter()
         photos, settings = _read(args, settings)
