@@ -11,8 +11,7 @@ argument first. tl.log, tl.log2 and tl.erf are full-precision code, within 2 ulp
 The polynomials are near-minimax fits of relative error, made for this file.
 """
 
-# Triton compiles these functions; their arguments are blocks of float32. Distributions call those
-# with a written type, which a checker infers as NoReturn through Triton's own types now and then.
+# Triton compiles these functions; their arguments are blocks of float32.
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -24,7 +23,18 @@ import triton
 import triton.language as tl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from gendr.kernels.vocabulary import Block
+
+    F = TypeVar("F", bound=Callable[..., object])
+
+    def jit(function: F, /) -> F:
+        """Triton's own has a type whose call never returns, for all that checkers see."""
+        ...
+else:
+    jit = triton.jit
 
 _LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
 # log(2) in two parts: an integer below 2^14 times the first is exact in float32.
@@ -38,13 +48,13 @@ _INTEGERS: tl.constexpr = tl.constexpr(1.5 * 2**23 + 127.0)  # around it float32
 _HALF_PI: tl.constexpr = tl.constexpr(math.pi / 2)
 
 
-@triton.jit
+@jit
 def bounded(x, limit):
     """Clamp x to -limit .. limit; NaN stays NaN."""
     return tl.where(x > limit, limit, tl.where(x < -limit, -limit, x))
 
 
-@triton.jit
+@jit
 def log1p(x):
     """log(1 + x) for x >= -1, 4 ulp; -inf at -1, inf at inf."""
     small = tl.abs(x) < 0.35
@@ -55,19 +65,19 @@ def log1p(x):
     return tl.where(small, near, tl.log(1.0 + x))
 
 
-@triton.jit
+@jit
 def log_of_sum(x, y):
     """log(y) for y = 1 + x, x >= -1, from whichever of the two has more digits; 3 ulp."""
     return tl.where(x > -0.5, log1p(x), tl.log(y))
 
 
-@triton.jit
+@jit
 def hazard(a, s):
     """-log(s) for s = 1 - a, from whichever of the two has more digits; 3 ulp, inf at s = 0."""
     return -log_of_sum(-a, s)
 
 
-@triton.jit
+@jit
 def exp_parts(x, rest) -> tuple[Block, Block]:
     """(s, p) with exp(x + rest) = s + s p, s a power of 2, p in [-0.3, 0.42] with its own digits.
 
@@ -88,28 +98,28 @@ def exp_parts(x, rest) -> tuple[Block, Block]:
     return (biased << 23).to(tl.float32, bitcast=True), r * (1.0 + r * p)
 
 
-@triton.jit
+@jit
 def exp_sum(x, rest) -> Block:
     """exp(x + rest), 2 ulp plus the rounding of the arguments; see `exp_parts` for the ranges."""
     s, p = exp_parts(x, rest)
     return s + s * p
 
 
-@triton.jit
+@jit
 def expm1(x):
     """exp(x) - 1, 2 ulp; -1 at -inf, inf above 88."""
     s, p = exp_parts(x, 0.0)
     return tl.where(x > _EXP_HIGHEST, float("inf"), (s - 1.0) + s * p)
 
 
-@triton.jit
+@jit
 def exp_and_complement(x, rest) -> tuple[Block, Block]:
     """(y, 1 - y) for y = exp(x + rest) <= 1, both with all their digits; see `exp_parts`."""
     s, p = exp_parts(x, rest)
     return s + s * p, (1.0 - s) - s * p
 
 
-@triton.jit
+@jit
 def parts_from_odds(r) -> tuple[Block, Block]:
     """(A, S) with A + S = 1 and A / S = r in [0, inf], 3 ulp each; A = 0 at 0 and S = 0 at inf.
 
@@ -121,7 +131,7 @@ def parts_from_odds(r) -> tuple[Block, Block]:
     return tl.where(low, lesser, greater), tl.where(low, greater, lesser)
 
 
-@triton.jit
+@jit
 def power(x, p):
     """x^p for x >= 0 and finite p; 0 and inf go where the limit is, 1 for p = 0.
 
@@ -130,7 +140,7 @@ def power(x, p):
     return tl.where(p == 0.0, 1.0, tl.exp2(p * tl.log2(x)))
 
 
-@triton.jit
+@jit
 def erfcx(x) -> Block:
     """exp(x^2) erfc(x) for x >= 0, 6 ulp; 0 at inf. With exp(-x^2) it is the tail of erfc."""
     v = 1.0 / (1.0 + 0.4 * x)
@@ -139,7 +149,7 @@ def erfcx(x) -> Block:
     return v * (0.225675836 + v * (0.225675866 + v * (0.207613721 + v * p)))
 
 
-@triton.jit
+@jit
 def atan(x):
     """The arc tangent for x in [0, 1], 2 ulp."""
     w = x * x
@@ -148,7 +158,7 @@ def atan(x):
     return x * (1.0 + w * (-0.333330721 + w * p))
 
 
-@triton.jit
+@jit
 def arccot(x):
     """The angle in [0, pi/2] whose cotangent is x >= 0, 2 ulp; 0 at inf."""
     far = x > 1.0
@@ -156,13 +166,13 @@ def arccot(x):
     return tl.where(far, angle, _HALF_PI - angle)
 
 
-@triton.jit
+@jit
 def exp_below_one(x) -> tuple[Block, Block]:
     """(y, 1 - y) for y = exp(x), x <= 0; see `exp_and_complement`."""
     return exp_and_complement(x, 0.0)
 
 
-@triton.jit
+@jit
 def erf_and_erfc(t, e) -> tuple[Block, Block]:
     """(erf(t), erfc(t)) for t >= 0 and e = exp(-t^2), both with all their digits."""
     small = t < 0.5
@@ -174,7 +184,7 @@ def erf_and_erfc(t, e) -> tuple[Block, Block]:
     return tl.where(small, body, 1.0 - tail), tl.where(small, 1.0 - body, tail)
 
 
-@triton.jit
+@jit
 def exp_of_double(y):
     """exp(y) in float32 for a float64 y <= 88, as `exp_sum`; it may be -inf."""
     y = tl.where(y < -200.0, -200.0, y)
@@ -182,31 +192,31 @@ def exp_of_double(y):
     return exp_sum(high, (y - high.to(tl.float64)).to(tl.float32))
 
 
-@triton.jit
+@jit
 def negligible(total):
     """What need not be added to a sum any more: what is left out may be 100 times that."""
     return total * 1e-10
 
 
-@triton.jit
+@jit
 def log_ratio(x, y):
     """log(x / y) of float64 blocks or numbers."""
     return tl.log(x) - tl.log(y)
 
 
-@triton.jit
+@jit
 def in_double(x):
     """A block or a number in float64."""
     return tl.cast(x, tl.float64)
 
 
-@triton.jit
+@jit
 def in_single(x):
     """A block in float32."""
     return x.to(tl.float32)
 
 
-@triton.jit
+@jit
 def any_of(mask):
     """Whether a mask is true anywhere, for the condition of a loop."""
     return tl.max(mask.to(tl.int32)) > 0
