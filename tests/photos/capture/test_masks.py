@@ -111,11 +111,15 @@ def test_masks_of_a_phone(tmp_path, capsys):
         assert float(overlap(found[None], mask[None])) > 0.97, i
     with Image.open(tmp_path / "masks/sheet.jpg") as sheet:
         page = np.asarray(sheet).astype(float)
-    side = max(HEIGHT, WIDTH) + 4  # tiles are not enlarged
-    assert page.shape[:2] == (4 * side, 6 * side)
-    blank = (page > 250).all(-1)
-    assert blank[HEIGHT + 8 : side - 8].all()  # level ones above
-    assert not blank[-side:, :HEIGHT].all(1)[4:-4].any()  # upright ones below
+    side, top, left = max(HEIGHT, WIDTH), 102, 16  # tiles are not enlarged
+    assert page.shape[1] == left + 6 * (side + 8) + 12
+    level = page[top : top + side, left : left + side]
+    upright = page[page.shape[0] - side - 18 : page.shape[0] - 18, left : left + side]
+    rest = (side - HEIGHT) // 2 - 4
+    for tile, lies in ((level, True), (upright, False)):
+        turned = tile if lies else tile.transpose(1, 0, 2)
+        assert (turned[:rest] > 240).all()  # nothing above, or beside
+        assert not (turned[side // 2] > 240).all()
     (tmp_path / "masks").rename(tmp_path / "other")
     images = torch.rand(3, 40, 50, generator=torch.Generator().manual_seed(0))
     pixels = (255 * images).byte().permute(1, 2, 0).numpy()
