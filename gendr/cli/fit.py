@@ -20,12 +20,12 @@ from gendr.cli.common import (
     FINISHED,
     METRICS,
     as_json,
+    check_checkpoint,
     check_effect,
     check_output,
     check_own,
     given_options,
     model_file,
-    read_json,
     shrunk_to,
     versions,
 )
@@ -181,9 +181,6 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
         _check_options(args, "scene")
     else:
         _check_options(args, "object")
-    # A fit that began there later has no results yet.
-    of_scene = read_json(out / METRICS).get("kind") == "scene"
-    of_scene = of_scene and (run.has_results or not run.began)
     args = with_cameras(args, args.target, run)
     run.compare_files()
     clock.lap("find cameras")
@@ -204,8 +201,8 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
         return scene.run(args, run, why)
     if _is_photos(model_file(args.target)):
         _check_options(args, "object")
-    if args.resume and of_scene:
-        raise ValueError(f"--resume: {out} is of a scene; give --scene, or leave --resume out")
+    if run.resume and run.has_results:
+        check_checkpoint(out, CHECKPOINT)  # which results of a scene do not have
     target = _load(args, device)
     carrier = photos.carrier(args, target.views)
     moves = photos.moves_surface(args, target.views)

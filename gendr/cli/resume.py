@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
+from gendr import __version__
 from gendr._common.files import write_whole
 from gendr.cli.command_line import say
 from gendr.cli.common import METRICS, as_json, check_checkpoint, read_json
@@ -89,15 +90,7 @@ class Run:
     def __init__(self, args: Fit | Splat, path: Path) -> None:
         self.out, self.resume = Path(args.output), args.resume
         self._file, self._begun = self.out / SOURCES, False
-        # Earlier builds kept no record of scenes whose cameras were given, and these have no
-        # checkpoint.
-        scene = (self.out / DEPTH_MAPS).is_dir() or (
-            read_json(self.out / METRICS).get("kind") == "scene"
-        )
-        stage = any((self.out / name).is_file() for name in STAGES.values())
-        if self.resume and not (
-            self._file.is_file() or ((scene or stage) and isinstance(args, Fit))
-        ):
+        if self.resume and not self._file.is_file():
             check_checkpoint(self.out, CHECKPOINT)
         inside = _inside(path.resolve(), self.out.resolve())
         masks = [file for file in inside if file.parent.name in MASKS]
@@ -117,9 +110,6 @@ class Run:
         self._on_the_way = CHECKPOINT, *rest
         self._asked_for: dict[str, Any] = {}
         self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
-        for name in _BEFORE:
-            if isinstance(self._kept.get(name), str):  # a digest, of an earlier build
-                del self._kept[name]
         why = "photos, or files beside them, have changed since"
         self._compare("inputs", self._own["inputs"], why, "all")
 
@@ -239,13 +229,15 @@ class StageFile:
         path: of the file.
         what: the stage is, for messages.
         given: all tensors, cameras and meshes that the result depends on.
-        options: and all else, as plain values.
+        options: and all else, as plain values; but the version of gendr, which is added.
     """
 
     def __init__(self, path: Path, what: str, given: Iterable[Any], options: Values) -> None:
         self.path, self._what = path, what
         tensors = [tensor for each in given for tensor in _tensors(each)]
-        self._signature = {"input": digest(*tensors), "options": dict(options)}
+        self._signature = {
+            "version": __version__, "input": digest(*tensors), "options": dict(options),
+        }  # fmt: skip
 
     def read(self) -> Values | None:
         """What it holds: `done` and `values`; None if there is no file, or one of other input.
@@ -299,9 +291,7 @@ class Stages:
         file = StageFile(self.out / STAGES[name], "a stage of a fit", given, options)
         before = file.read() if self._run.resume else None
         if before is not None and before["done"]:
-            if before["values"].keys() == get_type_hints(kind).keys():
-                return _unpacked(kind, before["values"], _tensors(given[0])[0])
-            before = None  # of an earlier build
+            return _unpacked(kind, before["values"], _tensors(given[0])[0])
         if "resume" in signature(function).parameters:
             options["resume"] = None if before is None else before["values"]
         self._run.begin()
