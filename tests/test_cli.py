@@ -768,7 +768,7 @@ def test_a_run_is_finished_once_all_its_results_are_there(resumed, tmp_path):
     assert not resumed(resume=False).has_results
     resumed(resume=False).finish(results)
     assert resumed().is_finished
-    assert resumed(quiet=True).is_finished
+    assert resumed(quiet=True, threads=1).is_finished
     assert not resumed(resume=False).is_finished
     assert resumed(init="hull").has_results
     assert not resumed(init="hull").is_finished
@@ -798,7 +798,7 @@ def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tm
         return not run.resume
 
     assert changes("images/a.jpg")
-    for name in (".DS_Store", "images/.DS_Store", ".thumbnails/a.jpg", "out/fit.obj"):
+    for name in (".DS_Store", "images/Thumbs.db", ".thumbnails/a.jpg", "out/fit.obj"):
         assert not changes(name), name
     # Other fits in the same folder.
     for file in (f"other/{SOURCES}", "others/checkpoint.pt"):
@@ -1226,6 +1226,7 @@ BAD_INPUT = [
         "fit pose --scene --colors none --light camera",
         "--light has no effect, as pose gets no colours",
     ),
+    ("fit pose --scene --no-remesh", "--no-remesh is for fits to silhouettes"),
     ("fit pose --scene --object", "--scene and --object contradict each other"),
     ("fit pose --scene --seed 1", "--seed is for fits to silhouettes, and pose is made as a scene"),
     # Before there are frames and cameras.

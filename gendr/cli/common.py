@@ -70,8 +70,9 @@ def given_options(args: Any, names: str) -> list[str]:
     found: list[str] = []
     for name in names.split():
         own = args if hasattr(args, name) else args.settings
-        if getattr(own, name) != getattr(type(own), name):  # where a dataclass keeps the default
-            found.append(f"--{name.replace('_', '-')}")
+        value = getattr(own, name)
+        if value != getattr(type(own), name):  # where a dataclass keeps the default
+            found.append(f"--{'no-' if value is False else ''}{name.replace('_', '-')}")
     return found
 
 

@@ -54,6 +54,8 @@ CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
 HARD = "opaque.pt"
 # What stereo has found for `gendr splat` to start with.
 START = "start.npz"
+# What Windows keeps in a folder that somebody has looked at, with no point before its name.
+_OF_WINDOWS = "Thumbs.db", "desktop.ini"
 # A folder that stands there while a scene is made.
 DEPTH_MAPS = "depth_maps"
 # What a file holds of a mesh.
@@ -98,7 +100,9 @@ class Run:
         if isinstance(args, Fit) and args.masks is not None:
             named += sorted(Path(args.masks).glob("*"))
         target = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
-        self._asked = _digest(replace(args, output="", quiet=False, resume=False, **target))
+        # How a command runs changes no result.
+        how = {"output": "", "quiet": False, "resume": False, "threads": None, "debug": False}
+        self._asked = _digest(replace(args, **how, **target))
         command = type(args).__name__
         self.began = read_json(self._file).get("command") == command
         self._own: dict[str, Any] = {
@@ -219,6 +223,7 @@ def _inside(path: Path, out: Path) -> list[Path]:
         file for file in inside
         if not (own.get(file.parent, False) or (out in file.parents and out not in folder.parents))
         and all(part[0] != "." for part in file.relative_to(folder).parts)
+        and file.name not in _OF_WINDOWS
     ]  # fmt: skip
 
 
