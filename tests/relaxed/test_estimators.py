@@ -115,7 +115,7 @@ def test_variance_is_that_of_the_estimate(seed):
 
 
 def test_the_jacobian_of_a_perturbed_maximum_is_that_of_softmax(seed):
-    x, g = inputs(6, 3), torch.randn(6, 3, dtype=torch.float64)
+    x, g = inputs(60, 3), torch.randn(60, 3, dtype=torch.float64)
     soft = estimated(one_hot, "perturbed", samples=4000, dist="gumbel_max", batched=True, seed=seed)
     result = soft(x)
     (grad,) = torch.autograd.grad(result, x, g)
@@ -128,8 +128,8 @@ def test_the_jacobian_of_a_perturbed_maximum_is_that_of_softmax(seed):
 @for_each(minimize=[False, True])
 def test_the_fenchel_young_loss_of_a_maximum(minimize, seed):
     """With Gumbel noise it is the cross-entropy, but for Euler's constant."""
-    x = inputs(6, 4)
-    wanted = torch.eye(4, dtype=torch.float64)[[0, 1, 2, 3, 0, 1]]
+    x = inputs(60, 4)  # of few rows a fifth may well be beyond two deviations
+    wanted = torch.eye(4, dtype=torch.float64)[torch.arange(60) % 4]
     sign = -1.0 if minimize else 1.0
 
     def solver(x):
