@@ -37,6 +37,7 @@ from gendr.photos.images import (
     rgba,
 )
 from gendr.photos.masks import find_masks, with_soft_outlines
+from gendr.photos.pinholes import without_pinholes
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.suspicious_masks import agreement
 
@@ -154,7 +155,6 @@ def _write(
                 before, planes = torch.stack(masks), torch.stack([x.planes for x in images])
                 whole = without_shadow_bites(camera, planes, before)
                 bitten = (whole != before).flatten(1).any(1).nonzero()[:, 0].tolist()
-                masks = list(whole)
                 if (agrees := agreement(camera, whole)) < _AGREE:
                     text = (
                         f"what stands out from the background is no object: only {agrees:.0%} of "
@@ -163,6 +163,7 @@ def _write(
                     if not quiet:
                         say("gendr", text)
                     raise ValueError(text)
+                masks = list(without_pinholes(camera, whole))
             masks = mapped(
                 lambda i: with_soft_outlines(images[i].planes, masks[i]), range(len(photos))
             )

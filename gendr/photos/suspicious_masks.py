@@ -17,7 +17,7 @@ from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos.lines_of_sight import visual_sphere
 
-__all__ = ["LEAST_VIEWS", "agreement", "contradicted_points", "suspicious_masks"]
+__all__ = ["LEAST_VIEWS", "agreement", "contradicted_points", "pixels_of", "suspicious_masks"]
 
 # Fewer masks cannot outvote one.
 LEAST_VIEWS = 8
@@ -143,24 +143,25 @@ def _cube(centre: Tensor, half: Tensor) -> Tensor:
 
 def _places(camera: Camera, masks: Tensor, points: Tensor) -> Tensor:
     """The pixels [B, P] of masks [B, H, W] at which points [P, 3] are seen; -1 outside."""
-    height, width = masks.shape[1:]
-    side = min(height, width)
+    size = masks.shape[1], masks.shape[2]
+    return torch.stack(mapped(lambda i: pixels_of(camera[i], points, size), range(len(camera))))
 
-    def of(i: int) -> Tensor:
-        xy, depth = (part[0] for part in camera[i].project(points[None]))
-        x = ((xy[:, 0] * side + width) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, width)
-        y = ((height - xy[:, 1] * side) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, height)
-        inside = (
-            (depth > 0)
-            & camera[i].within(xy[None])[0]
-            & (x >= 0)
-            & (x < width)
-            & (y >= 0)
-            & (y < height)
-        )
-        return torch.where(inside, (y * width + x).long(), -1)
 
-    return torch.stack(mapped(of, range(len(camera))))
+def pixels_of(camera: Camera, points: Tensor, size: tuple[int, int]) -> Tensor:
+    """The pixels [P] at which one camera sees points [P, 3], row by row; -1 outside the photo.
+
+    Args:
+        camera: One camera.
+        points: [P, 3], world, in the dtype of the camera.
+        size: (H, W).
+    """
+    height, width = size
+    xy, depth = (part[0] for part in camera.project(points[None]))
+    x = ((xy[:, 0] * min(size) + width) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, width)
+    y = ((height - xy[:, 1] * min(size)) / 2).floor().nan_to_num(-1, -1, -1).clamp(-1, height)
+    inside = (depth > 0) & camera.within(xy[None])[0]
+    inside &= (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    return torch.where(inside, (y * width + x).long(), -1)
 
 
 def _uncovered(seen: Tensor, place: Tensor, size: tuple[int, int]) -> float:

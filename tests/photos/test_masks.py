@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import trimesh
 from PIL import Image
 
 from gendr import Camera, Mesh, axis_angle_to_matrix, look_at
@@ -16,6 +17,7 @@ from gendr.photos import suspicious_masks as masks_module
 from gendr.photos.backdrop import evened_rims, still_backdrop
 from gendr.photos.folders import has_mask, open_folder
 from gendr.photos.masks import with_soft_outlines
+from gendr.photos.pinholes import without_pinholes
 from gendr.photos.shadows import without_shadow_bites
 from gendr.photos.suspicious_masks import agreement, suspicious_masks
 from support.cases import for_each
@@ -194,6 +196,23 @@ def test_bites_in_shadows_are_filled_with_what_other_photos_show():
     found = without_shadow_bites(camera, images, (whole & ~lost).float())
     assert float(found[lost].mean()) > 0.18  # 0.14 if all that is no mask says as much
     assert int((found[~whole] > 0.5).sum()) < 0.002 * int(whole.sum())
+
+
+def test_gaps_that_one_mask_shows_alone_are_closed():
+    """A pinhole of a ring's tube in one photo is; the hole of the ring stays open."""
+    mesh = Mesh.from_trimesh(trimesh.creation.torus(0.7, 0.3, 48, 24))
+    camera = look_at(3.0, [20.0, 50.0, 80.0] * 8, [15.0 * i for i in range(24)], 40.0)
+    whole = visual.silhouettes(mesh, camera, SIZE)
+    rows, columns = whole[5].nonzero().T
+    middle = int(rows[columns == columns.max() - 10].double().mean())
+    pricked = whole.clone()
+    hole = slice(middle - 2, middle + 2), slice(int(columns.max()) - 12, int(columns.max()) - 8)
+    pricked[5][hole] = 0
+    found = without_pinholes(camera, pricked)
+    assert float(found[5][hole].mean()) == 1
+    assert int((found != whole).sum()) <= 3  # where the grid takes a rim for a gap
+    few = pricked[:7]
+    assert without_pinholes(camera[:7], few) is few
 
 
 def test_outlines_say_how_much_of_a_pixel_is_covered():

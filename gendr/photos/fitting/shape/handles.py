@@ -21,15 +21,16 @@ _LARGEST, _LARGEST_FILLED = 250, 1500
 _SLABS = 8  # that threads take in turns
 
 
-def without_tunnels(body: Body, allowed: Body) -> Body:
+def without_tunnels(body: Body, allowed: Body, largest: int = _LARGEST_FILLED) -> Body:
     """A body [X, Y, Z] whose short tunnels of less than about five cells are filled.
 
-    Filled is what a closing adds, in parts of up to 1500 cells, where that takes away a tunnel; a
-    groove or a corner stays as it is.
+    Filled is what a closing adds, in parts of some size, where that takes away a tunnel; a groove
+    or a corner stays as it is.
 
     Args:
         body: which cells are inside.
         allowed: which may be.
+        largest: the most cells of a part.
     """
     from scipy.ndimage import binary_dilation, binary_erosion
 
@@ -37,7 +38,7 @@ def without_tunnels(body: Body, allowed: Body) -> Body:
     grown = _in_slabs(lambda part: binary_dilation(part, ball), body)
     closed = _in_slabs(lambda part: binary_erosion(part, ball, border_value=1), grown)
     found = body.copy()
-    for box, part in _parts(closed & allowed & ~body, _LARGEST_FILLED):
+    for box, part in _parts(closed & allowed & ~body, largest):
         if euler_number(found[box] | part) > euler_number(found[box]):
             found[box] |= part
     return found

@@ -1,0 +1,83 @@
+"""Pinholes and ragged rims of masks that were found: handles of their hull that one mask makes.
+
+The hull of masks is strict: a gap in one is a tunnel through the whole object. What one sees
+through, one sees through from several of many directions, unless it is as narrow as it is deep.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr.kernels.threads import mapped
+from gendr.mesh.cameras import Camera
+from gendr.photos.fitting.shape.handles import euler_number, without_tunnels
+from gendr.photos.meshing.hull import hull_field
+from gendr.photos.suspicious_masks import LEAST_VIEWS, pixels_of
+
+__all__ = ["without_pinholes"]
+
+# Points of the grid along an axis, and the cells of the longest tunnel that is closed.
+_POINTS, _LONGEST = 320, 8000
+# What a closing adds is at most so many cells outside.
+_DEEP = 3
+
+
+def without_pinholes(camera: Camera, masks: Tensor) -> Tensor:
+    """Masks with the narrow gaps closed that one of them shows alone, where they make handles.
+
+    Args:
+        camera: B cameras.
+        masks: [B, H, W], 0 or 1, none of them empty. Not those that are known to be right: the gap
+            between two bars may be seen from one side alone.
+
+    Returns:
+        Masks like those given; these themselves if there are fewer than eight, or their hull has no
+        handles or is empty.
+    """
+    if len(masks) < LEAST_VIEWS:
+        return masks
+    try:
+        field = hull_field(camera, masks, resolution=_POINTS)
+    except ValueError:  # which is said where the shape is made
+        return masks
+    grid = field.grid
+    body = (field.values > 0).reshape(grid.shape).numpy()
+    if euler_number(body) > 0:  # one part without handles
+        return masks
+    exact = camera.detach().to(dtype=torch.float64, device="cpu")
+    size = masks.shape[1], masks.shape[2]
+    inside = (masks > 0.5).flatten(1).cpu()
+
+    def denied(points: Tensor, b: int) -> tuple[Tensor, Tensor]:
+        """Which points [P, 3] a mask denies, and at which pixels they are seen."""
+        place = pixels_of(exact[b], points, size)
+        return (place >= 0) & ~inside[b][place.clamp(min=0)], place
+
+    allowed = np.zeros(body.size, bool)
+    near = np.flatnonzero((field.values.numpy() > -_DEEP * grid.cell) & ~body.ravel())
+    points = grid.points(near)
+    count = torch.stack(mapped(lambda b: denied(points, b)[0], range(len(masks)))).sum(0)
+    allowed[near] = (count <= 1).numpy()
+    whole = without_tunnels(body, allowed.reshape(body.shape), _LONGEST)
+    points = grid.points(np.flatnonzero(whole & ~body))
+    found = masks.clone()
+
+    def close(b: int) -> None:
+        which, place = denied(points, b)
+        if not bool(which.any()):
+            return
+        image = torch.zeros(1, 1, *size)
+        image.view(-1)[place[which]] = 1
+        # Cells may be wider than pixels.
+        reach = max(1, math.ceil(grid.cell / field.pixel / 2))
+        wide = F.max_pool2d(image, 2 * reach + 1, 1, reach)
+        closed = -F.max_pool2d(-wide, 2 * reach + 1, 1, reach)[0, 0] > 0
+        found[b][closed.to(found.device)] = 1
+
+    mapped(close, range(len(masks)))
+    return found
