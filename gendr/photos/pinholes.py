@@ -21,8 +21,8 @@ from gendr.photos.suspicious_masks import LEAST_VIEWS, pixels_of
 
 __all__ = ["without_pinholes"]
 
-# Points of the grid along an axis, and the cells of the longest tunnel that is closed.
-_POINTS, _LONGEST = 320, 8000
+# Points of the grid along an axis.
+_POINTS = 320
 # What a closing adds is at most so many cells outside.
 _DEEP = 3
 
@@ -63,7 +63,7 @@ def without_pinholes(camera: Camera, masks: Tensor) -> Tensor:
     points = grid.points(near)
     count = torch.stack(mapped(lambda b: denied(points, b)[0], range(len(masks)))).sum(0)
     allowed[near] = (count <= 1).numpy()
-    whole = without_tunnels(body, allowed.reshape(body.shape), _LONGEST)
+    whole = without_tunnels(body, allowed.reshape(body.shape), body.size)
     points = grid.points(np.flatnonzero(whole & ~body))
     found = masks.clone()
 
