@@ -128,6 +128,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own
 @for_each(name=GRAPHS, rotating=3)

@@ -395,7 +395,7 @@ def test_the_compiled_inverse_equals_the_class(t):
     assert (S[np.isinf(total)] == 0).all()
 
 
-@for_each(t=[t for t in ARCHIMEDEAN if abs(number(t)) <= 4])
+@for_each(t=[t for t in ARCHIMEDEAN if abs(number(t)) <= 4], rotating=3)
 def test_loops_of_tconorms_in_float32_equal_the_classes(t):
     """To 2e-5 of themselves: a power costs digits, and ends where float32 does."""
     arrays = [np.resize(x, 1008).astype(np.float32) for x in members()]

@@ -97,6 +97,7 @@ def test_what_a_photo_does_not_show_is_not_cut(views):
     assert suspicious_masks(camera.with_window(torch.tensor(edges)), masks) == []
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_masks_of_no_object_agree_about_little(views):
     """As what stands out from a background that is none; right ones agree, with bites or cut."""
     masks, camera = views

@@ -123,6 +123,7 @@ def test_correlations_of_close_scores_keep_their_digits():
         assert (slope - right).abs().max() < 1e-5 * right.abs().max()
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
 @for_each(kind=[kind for kind in KINDS if kind not in ("ndcg, k", "ndcg of ranks")], rotating=13)

@@ -730,6 +730,7 @@ def test_zoom_that_exif_hides(tmp_path, zoom, photos, points, deviation):
         assert image.camera.mean_focal_length() == pytest.approx(wanted, rel=0.01)
 
 
+@pytest.mark.rotating(3)
 @needs_pycolmap
 @pytest.mark.parametrize("equal", ["all", "mixed", "halves", "sides", "one", ""])
 def test_a_row_of_equal_windows(tmp_path, equal):
@@ -823,6 +824,7 @@ def test_a_row_of_equal_windows(tmp_path, equal):
     assert unlike(better, file) == []
 
 
+@pytest.mark.rotating(5, group="photos")
 @needs_pycolmap
 def test_fixes_lead_cameras_to_where_errors_are_least(tmp_path):
     """Two of ten photos are torn away from the others, and have points of their own."""

@@ -480,6 +480,7 @@ def test_faces_are_those_that_the_renderer_shows(chair, orthographic):
     torch.testing.assert_close(depth, wanted[2], rtol=0, atol=1e-9)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_photos_that_disagree_count_little(chair):
     target = painted(chair)
     camera = ring(chair, 10, 10.0)

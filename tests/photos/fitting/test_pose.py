@@ -186,6 +186,7 @@ def video():
     return mesh, camera, masks, found, told
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_video_is_tracked_and_a_cut_is_searched_anew(video):
     _, camera, masks, found, told = video
     assert found.searched == (0, 3)

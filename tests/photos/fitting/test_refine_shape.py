@@ -537,6 +537,7 @@ def test_a_hollow_comes_from_colours():
     assert float(error) < 0.25 * (lid - deep)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_colours_are_compared_inside_outlines(monkeypatch):
     """What is too small shows the pit: steps follow, whose outlines masks judge in the end."""
     closed, truth, _ = pit()
@@ -626,6 +627,7 @@ def test_photos_of_plaster_need_not_be_met_better(ball, monkeypatch):
     assert "of which it may lose" in refine_shape(mesh, faint, camera, alpha, steps=1).reason
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_what_photos_know_little_of_is_made_smooth(ball, monkeypatch):
     """Without steps, which would follow the shading; by that, or if it does not tell the shape."""
     monkeypatch.setattr(refining._Refinement, "stepped", None)

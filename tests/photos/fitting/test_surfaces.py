@@ -67,7 +67,8 @@ def test_ridges_of_a_hull_go_and_rims_come_to_the_outlines(egg):
     assert told[-1] == 1.0
 
 
-@for_each(moves=[True, False])
+@pytest.mark.rotating(5, group="photos")
+@for_each(moves=[True, False], rotating=2)
 def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
     """The dark side is missing in masks of what is lit, which carve the hull all around."""
     monkeypatch.setattr(shading, "_STAGES", ((1, 4.0, 30),))
@@ -124,7 +125,8 @@ def test_sure_outlines_hold_where_light_is_not_explained(egg, monkeypatch):
     assert missed[1] < 0.5 * missed[0]
 
 
-@for_each(moves=[True, False])
+@pytest.mark.rotating(5, group="photos")
+@for_each(moves=[True, False], rotating=2)
 def test_lamps_are_found_where_they_are(egg, monkeypatch, moves):
     """Near enough that one side of the egg is lit twice as much as if they were far."""
     monkeypatch.setattr(shading, "_WAYS", 60)

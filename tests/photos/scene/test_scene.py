@@ -816,6 +816,7 @@ def test_what_water_mirrors_is_no_surface_behind_it(room, tmp_path, floor):
         assert not fused(scene, files, fusion.FusionSettings(mirrors=False)).mirrors
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("wall", ["pane", "a room behind", "rooms alike", "no wall"])
 def test_what_panes_mirror_is_no_room_behind(room, tmp_path, monkeypatch, wall):
     """Boards seem to stand behind a part of the wall: mirrored, or there is none before it.
@@ -918,6 +919,7 @@ def test_a_white_wall_is_not_excused_as_sky(room):
         assert found["sky"] == pytest.approx(excused * (1 - found["cover"]), abs=0.05)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_photos_are_aligned_on_the_ground(room):
     """A plane that is off by two hundredths, by what the photos show of the floor."""
     scene = room[2]
