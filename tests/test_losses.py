@@ -275,6 +275,23 @@ def test_chamfer_gradients(squared):
     assert torch.equal(same.grad, torch.zeros_like(same))  # type: ignore[arg-type]
 
 
+@pytest.mark.filterwarnings("ignore")  # the tracer's own
+@for_each(trace=["export", "jit"])
+def test_chamfer_in_graphs(trace):
+    """The neighbours are those of the points that come, not of the example."""
+
+    class Distance(torch.nn.Module):
+        def forward(self, a, b):
+            return losses.chamfer_distance(a, b)
+
+    example, points = torch.rand(2, 1, 6, 3), torch.rand(2, 1, 6, 3)
+    if trace == "jit":
+        graph = torch.jit.trace(Distance(), (*example,))
+    else:
+        graph = torch.export.export(Distance(), (*example,)).module()
+    torch.testing.assert_close(graph(*points), losses.chamfer_distance(*points))
+
+
 def test_chamfer_of_spheres():
     small, large = icosphere(4, dtype=F64), icosphere(4, dtype=F64).scaled(1.5)
     got = losses.chamfer(small, large, n=6_000)

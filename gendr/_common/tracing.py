@@ -144,6 +144,11 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
+def is_graph_whole() -> bool:
+    """Whether `torch.export` or `torch.jit.trace` makes a graph, which no call can break."""
+    return torch.compiler.is_exporting() or torch._C._is_tracing()
+
+
 def number_of(size: int) -> int:
     """A size as a number where graphs may have a symbol for it, or `torch.jit.trace` a tensor."""
     return len(range(size))

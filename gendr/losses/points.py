@@ -14,7 +14,7 @@ from gendr._common.checks import (
     dtype_name,
     shape_text,
 )
-from gendr._common.tracing import is_transformed
+from gendr._common.tracing import is_graph_whole, is_transformed
 from gendr._common.vectors import gathered
 from gendr.mesh import Mesh
 
@@ -33,7 +33,7 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
         Scalar >= 0, world units (squared): (mean_i min_j |a_i - b_j| + mean_j min_i |b_j - a_i|) /
         2, mean over the batch. Differentiable in both sets for the neighbours found; points that
         coincide have gradient 0. Memory O(N + M): k-d trees, on the CPU; O(N M) inside
-        transforms of `torch.func`.
+        transforms of `torch.func`, `torch.export` and `torch.jit.trace`.
 
     Raises:
         TypeError: If dtypes are wrong or differ.
@@ -69,10 +69,10 @@ def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M].
 
     By k-d trees on the CPU, wherever the points are: a GPU takes longer to compare all pairs of a
-    few thousand than the copies and the trees. Transforms of `torch.func` see no values: there all
-    pairs are compared.
+    few thousand than the copies and the trees. Transforms of `torch.func` and exported graphs see
+    no values: there all pairs are compared.
     """
-    if is_transformed():
+    if is_transformed() or is_graph_whole():
         distances = torch.cdist(a.detach(), b.detach(), compute_mode="donot_use_mm_for_euclid_dist")
         return distances.argmin(-1), distances.argmin(-2)
     from scipy.spatial import KDTree  # slow to import, needed only here

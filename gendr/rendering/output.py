@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from gendr._common.tracing import lazy
+from gendr._common.tracing import is_graph_whole, lazy
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.choice import Backend
 from gendr.rendering.scene import Scene
@@ -35,10 +35,22 @@ class image(lazy[T]):
     """
 
     def found(self, instance: Output) -> T:
-        """The part, in full precision; `torch.compile` traces what `alpha` takes."""
-        if torch.compiler.is_compiling() and self.function.__name__ not in _IN_GRAPHS:
-            # Or it would trace what is called behind a break, and its NumPy, call by call.
-            return torch.compiler.disable(image.found)(self, instance)  # pyright: ignore[reportCallIssue]
+        """The part, in full precision; `torch.compile` traces what `alpha` takes.
+
+        Raises:
+            RuntimeError: `torch.export` or `torch.jit.trace` asks for another image than `alpha`.
+        """
+        if self.function.__name__ not in _IN_GRAPHS:
+            # A trace would keep the pairs of faces and pixels of its example, without an error.
+            if is_graph_whole():
+                raise RuntimeError(
+                    f"{self.function.__name__.lstrip('_')} of a rendering has no graph for "
+                    "torch.export or torch.jit.trace, because its sizes depend on what is seen; "
+                    "call the renderer outside of it"
+                )
+            if torch.compiler.is_compiling():
+                # Or it would trace what is called behind a break, and its NumPy, call by call.
+                return torch.compiler.disable(image.found)(self, instance)  # pyright: ignore[reportCallIssue]
         device = instance.device.type
         graded, mixed = torch.is_grad_enabled(), torch.is_autocast_enabled(device)
         if not mixed and (instance.allows_graph or not graded):

@@ -57,3 +57,20 @@ def test_a_step_has_no_graph_break(make, option):
     for eager, traced in zip(*results, strict=True):
         torch.testing.assert_close(eager, traced)
     assert results[0][1].abs().sum() > 0
+
+
+@pytest.mark.filterwarnings("ignore")  # the tracer's own
+@pytest.mark.parametrize("trace", ["export", "jit"])
+@pytest.mark.parametrize("image", ["rgb", "depth", "normals", "face_id", "mask"])
+def test_images_have_no_exported_graph(trace, image):
+    """A trace would keep the mask of its example, and colours of its pairs, without an error."""
+    ball, camera = icosphere(0), gendr.look_at(2.2, 20.0, 10.0)
+    renderer = gendr.Renderer(8, composite="alpha")
+
+    class Draw(torch.nn.Module):
+        def forward(self, vertices):
+            return getattr(renderer(ball.with_vertices(vertices), camera), image)
+
+    make = torch.export.export if trace == "export" else torch.jit.trace
+    with pytest.raises(RuntimeError, match="of a rendering has no graph"):
+        make(Draw(), (ball.vertices,))
