@@ -189,37 +189,3 @@ def test_a_named_backend_and_an_endless_loop_say_what_to_do():
         vmap(lambda x: shortest_path(x, backend="cpu"))(x)
     with pytest.raises(RuntimeError, match="bound it by max_iterations"):
         vmap(lambda x: halved(x, 0.5, scale=0.3, max_iterations=None))(x[:, 0])
-
-
-@pytest.mark.graphs
-def test_dynamo_stays_out_of_the_compiler_of_kernels():
-    """It took the frames of Numba one by one, which ended in a RecursionError."""
-    numba = pytest.importorskip("numba")
-    from torch._dynamo.convert_frame import input_codes
-
-    from gendr.kernels.numba.compilation import kernel
-
-    soft_sort(torch.rand(3), backend="cpu")  # where kernels are compiled from here on
-
-    def double(x, y):
-        for i in range(len(x)):
-            y[i] = 2 * x[i]
-
-    theirs, ours = numba.njit(double), kernel(cache=False)(double)
-
-    def function(x):
-        torch._dynamo.graph_break()
-        y, z = torch.empty_like(x), torch.empty_like(x)
-        theirs(x.numpy(), y.numpy())
-        ours(x.numpy(), z.numpy())
-        return y + z
-
-    x = torch.rand(3)
-    assert torch.equal(torch.compile(function, backend="eager")(x), 4 * x)
-    codes = [code() for code in input_codes.seen if code() is not None]
-    assert any(code.co_filename == __file__ for code in codes)
-    assert not [
-        code.co_filename
-        for code in codes
-        if re.search(r"llvmlite|numba/core|compat/numba|_common/names", code.co_filename)
-    ]
