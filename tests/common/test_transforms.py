@@ -4,7 +4,6 @@ A transform gives what autograd and a loop over the items give, or our error, ne
 """
 
 import re
-import shutil
 
 import numpy
 import pytest
@@ -17,6 +16,7 @@ from gendr.relaxed import estimators, programs, shortest_path
 from gendr.sorting import names, permutation, soft_rank, soft_sort
 from gendr.topk import soft_topk_mask
 from support.cases import for_each
+from support.graphs import assert_graph, inductor
 from support.operators import entries
 
 SQUARE = gendr.Mesh(torch.tensor([[-1.0, -1, 0], [1, -1, 0], [0, 1, 0]]), torch.tensor([[0, 1, 2]]))
@@ -134,14 +134,8 @@ GRAPHS = {
 def test_graphs_with_free_sizes_break_where_they_must(name):
     """Which ended in errors of Numba, of attributes and of the compiler."""
     call, x = GRAPHS[name]
-    torch.compiler.reset()
-    found = []
-    for run in (call, torch.compile(call, backend="eager", dynamic=True)):
-        torch.manual_seed(0)
-        own = x.clone().requires_grad_()
-        y = run(own)
-        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    own = x.clone().requires_grad_()
+    assert_graph(call, own, rtol=1e-4, atol=1e-5, backend="eager", dynamic=True)
 
 
 def lit(x):
@@ -155,19 +149,10 @@ def cube(x):
     return primitives.texture(texels, x, filter_mode="linear", boundary_mode="cube")
 
 
-@pytest.mark.every
-@pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@inductor
 @for_each("call, x", [(lit, torch.rand(3, 3)), (cube, torch.rand(1, 3, 3, 3))])
 def test_inductor(call, x):
-    torch.compiler.reset()
-    found = []
-    for run in (call, torch.compile(call)):
-        own = x.clone().requires_grad_()
-        y = run(own)
-        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert_graph(call, x.clone().requires_grad_(), rtol=1e-4, atol=1e-5)
 
 
 def test_autocast_leaves_results_as_they_are():
