@@ -279,6 +279,11 @@ def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatc
     said = refused(capsys, *words, "-o", out, "--resume", "--steps", 21)
     assert "poses.pt is of another mesh, other images or other options" in said
     done.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(track, "packed", interrupted)
+        patch.setattr(fit_poses, "packed", interrupted)
+        assert run(*words, "-o", out, "--resume") == 130
+    assert "stopped after 2 images; the same command with --resume" in capsys.readouterr().err
     monkeypatch.setattr(visual, "picture", interrupted)
     assert run(*words, "-o", out, "--resume") == 130
     assert "stopped after 3 images; the same command with --resume" in capsys.readouterr().err
@@ -565,6 +570,9 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     assert run(*command, "-o", out, "--resume") == 0
     assert names(out) == RESULTS
     assert (out / "fit.obj").read_bytes() == (whole / "fit.obj").read_bytes()
+    for more, said in ((["--image-size", 12], "of other masks, cameras or start"),
+                       (["--dist", "cauchy"], "with dist = ")):  # fmt: skip
+        assert said in refused(capsys, *command, "-o", out, "--resume", *more)
     a, b = facts(out), facts(whole)
     assert a["history"] == b["history"]
     assert a["iou_per_view"] == b["iou_per_view"]
@@ -806,6 +814,26 @@ def test_what_lies_beside_photos_and_is_none_of_them_changes_nothing(resumed, tm
         assert not changes(f"{file.split('/')[0]}/preview.png")
     for name in ("images/b.jpg", "masks/a.png", "transforms.json"):
         assert changes(name), name
+    deep = tmp_path / "far/below/the/photo.png"
+    deep.parent.mkdir(parents=True)
+    frames = [{"file_path": "far/below/the/photo"}]
+    (tmp_path / "transforms.json").write_text(json.dumps({"frames": frames}))
+    assert changes("far/below/the/photo.png")
+
+
+def test_a_mesh_and_its_materials_are_looked_at(tmp_path, capsys):
+    mesh, out = tmp_path / "box.obj", tmp_path / "out"
+    out.mkdir()
+    mesh.write_text("mtllib a box.mtl\r\nv 0 0 0\n")
+    (tmp_path / "a box.mtl").write_text("newmtl a")
+    args = Fit(target=str(mesh), output=str(out), settings=FitSettings())
+    for file in (tmp_path / "a box.mtl", mesh):
+        Run(args, mesh).begin()
+        assert Run(replace(args, resume=True), mesh).resume
+        file.write_text(file.read_text() + "\nnew")
+        assert not Run(replace(args, resume=True), mesh).resume
+        said = "gendr: box.obj, or a file beside it, has changed since: all is made anew\n"
+        assert capsys.readouterr().err == said
 
 
 def test_a_stage_of_other_input_is_not_used(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import io
 import re
-import shutil
 from itertools import product
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from gendr import distributions, logic, relaxed, soft, sorting, tnorms, topk
 from gendr.transport import sinkhorn
 from support.cases import for_each
+from support.graphs import inductor
 
 torch.manual_seed(0)
 LISTS = (torch.randn(3, 4),)
@@ -194,10 +194,7 @@ def test_onnx_runtime_gives_what_torch_gives(name):
     np.testing.assert_allclose(found, module(*others).detach(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.every
-@pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@inductor
 @for_each(name=["rank bitonic", "matrix", "rank softsort", "logic"])
 def test_aot_inductor_gives_what_torch_gives(name, tmp_path):
     module, args, others, free = made(name)

@@ -9,6 +9,7 @@ import pytest
 
 from gendr.cli.command_line import above, count, option
 from lab import script
+from lab.settings import check_options
 from lab.studies.registry import TASKS
 from support.cases import for_each
 from support.scripts import imported
@@ -27,6 +28,9 @@ class Settings:
     steps: int = option(7, count(2))
     rate: float = option(0.5, above(0))
     method: str = "plain"
+
+    def __post_init__(self):
+        check_options(self)
 
 
 def call(run, *options, resumes=False):
@@ -131,3 +135,13 @@ def test_bad_files_are_refused_before_anything_is_written(name, tmp_path, capsys
         assert message.startswith(f"{name}.py: error: ")
         assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_are_in_the_ranges_of_their_options():
+    for values, error, said in (
+        ({"steps": 1}, ValueError, "steps must be >= 2, got 1"),
+        ({"rate": 0.0}, ValueError, "rate must be > 0, got 0.0"),
+        ({"steps": None}, TypeError, "steps must be an int, got NoneType"),
+    ):
+        with pytest.raises(error, match=said):
+            Settings(**values)

@@ -53,9 +53,9 @@ def numbers(text: str) -> list[float]:
     return [float(word) for word in text.split()]
 
 
-def first_few(names: Sequence[str], most: int = 5) -> str:
+def first_few(names: Sequence[str]) -> str:
     """Names for a message, which may be very many."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def find_file(folder: Path, name: str) -> Path | None:

@@ -112,7 +112,7 @@ def option(
 
     Args:
         default: of the field; without one the option must be given.
-        convert: its type for argparse; `check_options` checks a `Number` in Python, too.
+        convert: its type for argparse.
         metavar: what stands for its value in the help; N and X for numbers.
         flags: what it is called if not --name, or "" for a positional argument.
         **more: further arguments of `add_argument`.
@@ -147,19 +147,6 @@ def group(settings: type, **words: str | tuple[Callable[[str], Any], str]) -> An
             is read from a text if its annotation does not say that.
     """
     return field(metadata={"settings": settings, "words": words})
-
-
-def check_options(settings: Any) -> None:
-    """Refuse settings that are out of the range of their option; None is always allowed.
-
-    Raises:
-        TypeError: for a setting that is no number.
-        ValueError: for one that is out of range.
-    """
-    for name, (each, (_, arguments)) in _options(type(settings)):
-        value, convert = getattr(settings, name), arguments["type"]
-        if isinstance(convert, Number) and (value is not None or each.default is not None):
-            convert.check(name, value)
 
 
 def add_options(

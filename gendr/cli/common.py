@@ -18,7 +18,7 @@ __all__ = [
 
 # What is known of results, beside them.
 METRICS = "metrics.json"
-FINISHED = "{}: finished already, by the same photos and options\n"
+FINISHED = "{}: finished already, by the same input and options\n"
 
 
 def as_json(values: Any) -> bytes:

@@ -234,13 +234,19 @@ def _run(args: Fit, device: torch.device, clock: _FitClock) -> int:
             session.place = None
         resume = None
         if run.resume and (out / CHECKPOINT).is_file():
-            resume = _checkpoint(run, settings, device)
+            resume = FitState.load(out / CHECKPOINT, device)
         start = f"icosphere({settings.subdivisions})" if kind == "sphere" else kind
         report = _FitReport(args, run, settings, target, stages, clock, start, carrier, beside)
         result = fit(
             target.masks, target.camera, settings, init=init, resume=resume, callback=report.step
         )
         session.close()
+        if resume is not None and result.state.step == resume.step and run.has_results:
+            option = "--steps" if budget is None else "--budget"
+            raise ValueError(
+                f"--resume: the fit in {out} is finished, with {resume.step} steps; give {option} "
+                "a larger number to go on"
+            )
         clock.lap("fit")
         when = "after the shape, before the results were written"
         session.place = when, f"with what is in {out}"
@@ -288,27 +294,6 @@ def _check_options(args: Fit, kind: str) -> None:
         if args.colors == "vertex":
             raise ValueError("--colors vertex is not for scenes; leave it out, or give none")
         photos.check_colors(args, args.colors or "texture")
-
-
-def _checkpoint(run: Run, settings: FitSettings, device: torch.device) -> FitState:
-    """The state that `--resume` continues from.
-
-    Raises:
-        ValueError: If all steps are done and their results are there, or the file is no checkpoint.
-    """
-    state = FitState.load(run.out / CHECKPOINT, device)
-    # If all steps are done but results are missing, resuming writes them.
-    timed = settings.budget is not None
-    assert settings.steps is not None  # `resolved`
-    more = state.step > settings.steps and not timed  # which `fit` refuses, with its reason
-    over = replace(state, signature=settings.describe()).progress >= 1 and not more
-    if over and run.has_results:
-        option = "--budget" if timed else "--steps"
-        raise ValueError(
-            f"--resume: the fit in {run.out} is finished, with {state.step} steps; give {option} a "
-            "larger number to go on"
-        )
-    return state
 
 
 def _from_sphere(args: Fit) -> bool:

@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from gendr.cli.parser import Fit, Masks
 from gendr.cli.progress import Session
 from gendr.cli.resume import Run
 from gendr.jobs.folders import writable_folder
+from gendr.jobs.loop import between
 from gendr.kernels.threads import mapped
 from gendr.mesh.cameras import Camera
 from gendr.photos import visual
@@ -236,17 +236,13 @@ def _found(
     done = 0
     for rows in grouped((tuple(image.planes.shape), image.quarters) for image in images):
         stack, names = torch.stack([images[i].planes for i in rows]), [photos[i].name for i in rows]
-        progress = partial(_report, tell, done / len(images), len(rows) / len(images))
+        first, done = done / len(images), done + len(rows)
+        progress = between(tell, first, done / len(images))
         found, kind = find_masks(stack, names=names, callback=progress)
         for i, mask in zip(rows, found, strict=True):
             masks[i] = mask
         kinds.append(kind)
-        done += len(rows)
     return masks, list(dict.fromkeys(kinds))
-
-
-def _report(tell: Callable[[float], None], before: float, part: float, done: float) -> None:
-    tell(before + part * done)
 
 
 def _sheet(photos: list[Path], images: list[_Photo], masks: list[Tensor]) -> visual.Pixels:

@@ -245,13 +245,19 @@ def _results(
     found: dict[int, Any] = {} if before is None else before["values"]["found"]
     count = 1 if args.track or rig is not None else len(images)
 
+    def place() -> None:
+        done = sum(len(each["images"]) for each in found.values())
+        session.place = f"after {done} images", f"from {file.path}"
+
+    if found:
+        place()
+
     def fitted(masks: Tensor, i: int, **more: Any) -> PoseResult:
         def report(now: Progress) -> None:
             nonlocal found
             if now.state is not found.get(i):
                 found = {**found, i: now.state}
-                done = sum(len(each["images"]) for each in found.values())
-                session.place = f"after {done} images", f"from {file.path}"
+                place()
             tell(Progress((i + now) / count, now.stage, {"found": found} if found else None))
 
         return fit_pose(

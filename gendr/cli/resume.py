@@ -8,6 +8,8 @@ result. Of which pixels and settings that file, or a checkpoint, is, its signatu
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from hashlib import sha256
@@ -31,7 +33,7 @@ from gendr.jobs.checkpoint import (
 )
 from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
-from gendr.photos.camera_files.photos import MASKS
+from gendr.photos.camera_files.photos import IMAGES, MASKS
 from gendr.photos.fitting.colors.light import HarmonicLight
 
 __all__ = [
@@ -96,7 +98,8 @@ class Run:
             check_checkpoint(self.out, CHECKPOINT)
         inside = _inside(path.resolve(), self.out.resolve())
         masks = [file for file in inside if file.parent.name in MASKS]
-        named = [Path(name) for name in (args.cameras, args.init) if name is not None]
+        given = [Path(name) for name in (args.cameras, args.init) if name is not None]
+        named = [file for each in given for file in (each, *_libraries(each))]
         if isinstance(args, Fit) and args.masks is not None:
             named += sorted(Path(args.masks).glob("*"))
         target = {"photos" if isinstance(args, Splat) else "target": str(path.resolve())}
@@ -115,6 +118,8 @@ class Run:
         self._asked_for: dict[str, Any] = {}
         self._kept: dict[str, Any] = read_json(self._file) if self.resume else {}
         why = "photos, or files beside them, have changed since"
+        if path.is_file() and path.suffix.lower() != ".json":
+            why = f"{path.name}, or a file beside it, has changed since"
         self._compare("inputs", self._own["inputs"], why, "all")
 
     def compare_files(self) -> None:
@@ -205,11 +210,31 @@ def _stats(files: Iterable[Path]) -> str:
     ])  # fmt: skip
 
 
+def _libraries(path: Path) -> list[Path]:
+    """The files of materials that an OBJ names."""
+    if path.suffix.lower() != ".obj" or not path.is_file():
+        return []
+    names = re.findall(rb"^mtllib[ \t]+(.+?)[ \t\r]*$", path.read_bytes(), re.MULTILINE)
+    return [path.parent / os.fsdecode(name) for name in names]
+
+
+def _photos_of(file: Path) -> list[Path]:
+    """The photos and masks that a transforms.json names, in whatever folders."""
+    frames = read_json(file).get("frames")
+    entries = frames if isinstance(frames, list) else []
+    names = [
+        str(each.get(key)) for each in entries if isinstance(each, dict)
+        for key in ("file_path", "mask_path")
+    ]  # fmt: skip
+    files = (file.parent / f"{name}{end}" for name in names for end in ("", *IMAGES))
+    return [each for each in files if each.is_file()]
+
+
 def _inside(path: Path, out: Path) -> list[Path]:
     """The files that a command reads in the folder of its photos; both paths are resolved."""
     folder = path.parent if path.suffix.lower() == ".json" else path
     if not folder.is_dir():
-        return [path]
+        return [path, *_libraries(path)]
     inside = sorted(
         {x for form in ("*", "*/*", "images/**/*", "sparse/0/*") for x in folder.glob(form)}
     )
@@ -219,7 +244,8 @@ def _inside(path: Path, out: Path) -> list[Path]:
         place: any((place / name).exists() for name in results)
         for place in {file.parent for file in inside} - {folder}
     }
-    return [
+    named = {photo for file in folder.glob("*.json") for photo in _photos_of(file)}
+    return sorted(named - set(inside)) + [
         file for file in inside
         if not (own.get(file.parent, False) or (out in file.parents and out not in folder.parents))
         and all(part[0] != "." for part in file.relative_to(folder).parts)

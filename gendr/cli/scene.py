@@ -146,7 +146,7 @@ def _run(args: Fit, run: Run, by_itself: bool) -> int:
         give_back()
         clock.lap("colors")
         with session.part("measure") as tell:
-            scores = scored(mesh, scene, left_out or used, skies, lambda part: tell(part))
+            scores = scored(mesh, scene, left_out or used, skies, tell)
             missing = _not_placed(args)
             said = _progress_of(args, facts, scores, mesh, len(used), len(missing))
             page = _sheet(mesh, scene, left_out or used, *said)

@@ -38,6 +38,7 @@ from gendr.cli.resume import CHECKPOINT, HARD, START, Run
 from gendr.jobs.checkpoint import load_checkpoint
 from gendr.jobs.devices import usable_device
 from gendr.jobs.folders import output_folder
+from gendr.jobs.loop import between
 from gendr.kernels.threads import num_threads
 from gendr.losses import psnr, ssim
 from gendr.mesh import Mesh
@@ -547,7 +548,7 @@ class _Report:
                 }  # fmt: skip
             tell(0.5)
             files[out / SHEET] = self.sheet(soft, solid, metrics, training.seconds)
-            files |= self.walk(splats, lambda done: tell(0.5 + 0.5 * done))
+            files |= self.walk(splats, between(tell, 0.5, 1.0))
         seconds["files"] = time.perf_counter() - begin
         seconds["total"] = sum(seconds.values())
         metrics["seconds"] = {name: round(value, 3) for name, value in seconds.items()}

@@ -124,6 +124,19 @@ def check_same(source: str, kind: str, then: Mapping[str, Any], now: Mapping[str
             )
 
 
+def check_steps(done: int, asked: int) -> None:
+    """Refuse to go on where more steps are done than there shall be.
+
+    Raises:
+        ValueError: naming both numbers.
+    """
+    if done > asked:
+        raise ValueError(
+            f"the checkpoint has {done} steps, more than the {asked} asked for; resume with more "
+            "steps, or start anew"
+        )
+
+
 def _foreign(path: Path, kind: str, reason: str) -> str:
     return f"{path} is no checkpoint of {kind} ({reason}); delete it, or choose another place"
 

@@ -36,21 +36,20 @@ def writable_folder(folder: Path, option: str = "-o") -> Path:
 
 
 @contextmanager
-def output_folder(folder: Path, option: str = "-o") -> Generator[None, None, None]:
+def output_folder(folder: Path) -> Generator[None, None, None]:
     """Make a folder for results if it is missing, and hold its lock.
 
     One that was made here and holds no result at the end, as where input is refused, goes again.
 
     Args:
         folder: The folder.
-        option: As `writable_folder` takes it.
 
     Raises:
         ValueError: If it cannot be written to, or another process does.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        with locked(writable_folder(folder, option)):
+        with locked(writable_folder(folder)):
             yield
     finally:
         with suppress(OSError):  # which holds something

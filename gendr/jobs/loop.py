@@ -69,6 +69,18 @@ class Progress(float):
 Tell: TypeAlias = "Callable[[Progress], None]"
 
 
+def between(tell: Tell, first: float, last: float, stage: str = "") -> Callable[[float], None]:
+    """What is to be told the part of some work, from 0 to 1, of work that is a part of other work.
+
+    Args:
+        tell: is told the part of all.
+        first: the part of all that was done before.
+        last: that which is done with it.
+        stage: its name.
+    """
+    return lambda done: tell(Progress(first + (last - first) * done, stage))
+
+
 class Pace:
     """Now and then: after some seconds, or later, so that it takes a small part of the time.
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
+from gendr.jobs.checkpoint import check_steps
 from gendr.jobs.loop import Work
 from gendr.jobs.loop import drive as drive
 
@@ -192,11 +193,7 @@ class TrainingLoop(Work, Generic[SettingsT, ModelT]):
         Raises:
             ValueError: if more steps are done than there shall be.
         """
-        if state["step"] > self.settings.steps:
-            raise ValueError(
-                f"the checkpoint has {state['step']} steps, more than the {self.settings.steps} "
-                "asked for"
-            )
+        check_steps(state["step"], self.settings.steps)
         self.model.load_state_dict(state["model"])
         self.adam.load_state_dict(state["adam"])
         self.generator.set_state(state["generator"])

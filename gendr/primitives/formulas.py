@@ -6,12 +6,15 @@ products of corners are (x, y, w). See `gendr.primitives.rasterize` for the math
 
 from __future__ import annotations
 
+import math
+
 from gendr.kernels.vocabulary import Block, fabs, sqrt, where
 
 # A determinant so much smaller than its terms are together may be nothing but their rounding.
 FLAT = 8 * 2.0**-52
 # Derivatives of coordinates beyond count as this: levels end long before, and squares stay finite.
 STEEPEST = 2.0**100
+_TWO_OF_LOG2 = 2.0 / math.log(2.0)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -175,6 +178,21 @@ def _tame(x: Block) -> Block:
     """A slope that may be squared: NaN counts as 0."""
     x = where(x == x, x, 0.0)
     return where(x > STEEPEST, STEEPEST, where(x < -STEEPEST, -STEEPEST, x))
+
+
+def log2_of(exponent: Block, m: Block) -> Block:
+    """The logarithm to base 2 of m 2^exponent, of m in [sqrt(1/2), sqrt(2))."""
+    z = (m - 1.0) / (m + 1.0)
+    y = z * z  # < 0.0295: the last term that is left out is below 1e-16
+    series = 1 / 17 + y * (1 / 19)
+    series = 1 / 15 + y * series
+    series = 1 / 13 + y * series
+    series = 1 / 11 + y * series
+    series = 1 / 9 + y * series
+    series = 1 / 7 + y * series
+    series = 1 / 5 + y * series
+    series = 1 / 3 + y * series
+    return exponent + _TWO_OF_LOG2 * (z + z * y * series)
 
 
 def ellipse(slopes: Block, height: Block, width: Block) -> tuple[Block, Block, Block, Block]:

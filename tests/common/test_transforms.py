@@ -4,7 +4,6 @@ A transform gives what autograd and a loop over the items give, or our error, ne
 """
 
 import re
-import shutil
 
 import numpy
 import pytest
@@ -17,6 +16,7 @@ from gendr.relaxed import estimators, programs, shortest_path
 from gendr.sorting import names, permutation, soft_rank, soft_sort
 from gendr.topk import soft_topk_mask
 from support.cases import for_each
+from support.graphs import assert_graph, inductor
 from support.operators import entries
 
 SQUARE = gendr.Mesh(torch.tensor([[-1.0, -1, 0], [1, -1, 0], [0, 1, 0]]), torch.tensor([[0, 1, 2]]))
@@ -135,14 +135,8 @@ GRAPHS = {
 def test_graphs_with_free_sizes_break_where_they_must(name):
     """Which ended in errors of Numba, of attributes and of the compiler."""
     call, x = GRAPHS[name]
-    torch.compiler.reset()
-    found = []
-    for run in (call, torch.compile(call, backend="eager", dynamic=True)):
-        torch.manual_seed(0)
-        own = x.clone().requires_grad_()
-        y = run(own)
-        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    own = x.clone().requires_grad_()
+    assert_graph(call, own, rtol=1e-4, atol=1e-5, backend="eager", dynamic=True)
 
 
 def lit(x):
@@ -156,19 +150,10 @@ def cube(x):
     return primitives.texture(texels, x, filter_mode="linear", boundary_mode="cube")
 
 
-@pytest.mark.every
-@pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@inductor
 @for_each("call, x", [(lit, torch.rand(3, 3)), (cube, torch.rand(1, 3, 3, 3))])
 def test_inductor(call, x):
-    torch.compiler.reset()
-    found = []
-    for run in (call, torch.compile(call)):
-        own = x.clone().requires_grad_()
-        y = run(own)
-        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), own)))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert_graph(call, x.clone().requires_grad_(), rtol=1e-4, atol=1e-5)
 
 
 def test_autocast_leaves_results_as_they_are():
@@ -190,37 +175,3 @@ def test_a_named_backend_and_an_endless_loop_say_what_to_do():
         vmap(lambda x: shortest_path(x, backend="cpu"))(x)
     with pytest.raises(RuntimeError, match="bound it by max_iterations"):
         vmap(lambda x: halved(x, 0.5, scale=0.3, max_iterations=None))(x[:, 0])
-
-
-@pytest.mark.graphs
-def test_dynamo_stays_out_of_the_compiler_of_kernels():
-    """It took the frames of Numba one by one, which ended in a RecursionError."""
-    numba = pytest.importorskip("numba")
-    from torch._dynamo.convert_frame import input_codes
-
-    from gendr.kernels.numba.compilation import kernel
-
-    soft_sort(torch.rand(3), backend="cpu")  # where kernels are compiled from here on
-
-    def double(x, y):
-        for i in range(len(x)):
-            y[i] = 2 * x[i]
-
-    theirs, ours = numba.njit(double), kernel(cache=False)(double)
-
-    def function(x):
-        torch._dynamo.graph_break()
-        y, z = torch.empty_like(x), torch.empty_like(x)
-        theirs(x.numpy(), y.numpy())
-        ours(x.numpy(), z.numpy())
-        return y + z
-
-    x = torch.rand(3)
-    assert torch.equal(torch.compile(function, backend="eager")(x), 4 * x)
-    codes = [code() for code in input_codes.seen if code() is not None]
-    assert any(code.co_filename == __file__ for code in codes)
-    assert not [
-        code.co_filename
-        for code in codes
-        if re.search(r"llvmlite|numba/core|compat/numba|_common/names", code.co_filename)
-    ]

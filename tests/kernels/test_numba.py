@@ -5,6 +5,7 @@ import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import tokenize
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from gendr.kernels.functions import moved
 from gendr.kernels.numba import compilation, mathematics
 from gendr.kernels.numba.compilation import inner, kernel
 from gendr.kernels.numba.prefetch import prefetch_row
+from gendr.sorting import soft_sort
 from gendr.tnorms import numba as of_tconorms
 from support.cases import for_each
 from support.distributions import EXAMPLES, points
@@ -476,3 +478,34 @@ def test_what_only_kernels_call_is_refused_from_python():
         with pytest.raises(TypeError, match="half is called by compiled functions only"):
             half(1.0)
         assert quarter(1.0) == 0.25
+
+
+@pytest.mark.graphs
+def test_dynamo_stays_out_of_the_compiler_of_kernels():
+    """It took the frames of Numba one by one, which ended in a RecursionError."""
+    from torch._dynamo.convert_frame import input_codes
+
+    soft_sort(torch.rand(3), backend="cpu")  # where kernels are compiled from here on
+
+    def double(x, y):
+        for i in range(len(x)):
+            y[i] = 2 * x[i]
+
+    theirs, ours = njit(double), kernel(cache=False)(double)
+
+    def function(x):
+        torch._dynamo.graph_break()
+        y, z = torch.empty_like(x), torch.empty_like(x)
+        theirs(x.numpy(), y.numpy())
+        ours(x.numpy(), z.numpy())
+        return y + z
+
+    x = torch.rand(3)
+    assert torch.equal(torch.compile(function, backend="eager")(x), 4 * x)
+    codes = [code() for code in input_codes.seen if code() is not None]
+    assert any(code.co_filename == __file__ for code in codes)
+    assert not [
+        code.co_filename
+        for code in codes
+        if re.search(r"llvmlite|numba/core|compat/numba|_common/names", code.co_filename)
+    ]

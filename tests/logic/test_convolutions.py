@@ -1,7 +1,6 @@
 """Trees of gates over images: a slow loop as the oracle, gradients, layouts, backends, errors."""
 
 import itertools
-import shutil
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gendr.logic import LogicConv2d, LogicLayer, OrPool2d
 from support.cases import for_each
+from support.graphs import assert_graph, inductor
 
 BACKENDS = ["reference", "cpu"]
 CASES = [
@@ -179,22 +179,11 @@ def test_compiled_models():
         torch.testing.assert_close(one.grad, other.grad)
 
 
-@pytest.mark.every
-@pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@inductor
 def test_inductor_with_free_sizes():
     """It makes wrong code of the gradient of an index (torch 2.13)."""
-    torch._dynamo.reset()
     layer, x = LogicConv2d(3, 4, 3).double(), torch.rand(10, 3, 6, 6, dtype=torch.float64)
-    graph = torch.compile(layer, dynamic=True)
-    for count in (10, 7):
-        images = x[:count].requires_grad_()
-        got, want = graph(images), layer(images)
-        torch.testing.assert_close(got, want)
-        weights = torch.rand_like(want)
-        got, want = (torch.autograd.grad(y, images, weights) for y in (got, want))
-        torch.testing.assert_close(got, want)
+    assert_graph(layer, *(x[:count].requires_grad_() for count in (10, 7)), dynamic=True)
 
 
 def test_pools_are_the_or():

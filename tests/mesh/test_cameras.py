@@ -19,6 +19,7 @@ from gendr.mesh import (
     rotation_angle_between,
 )
 from support.cases import for_each
+from support.graphs import assert_graph
 
 F64 = torch.float64
 SIZES = [(48, 48), (40, 64), (64, 40)]
@@ -460,7 +461,5 @@ def test_look_at_is_one_graph():
     def image(distance):
         return look_at(distance, 20.0, distance, 10 * distance).project(torch.eye(3))[0]
 
-    graph = torch.compile(image, backend="eager", fullgraph=True)
-    for count in (2, 3):
-        distance = torch.arange(count) + 2.0
-        torch.testing.assert_close(graph(distance), image(distance))
+    cases = (torch.arange(count) + 2.0 for count in (2, 3))
+    assert_graph(image, *cases, backend="eager", fullgraph=True)

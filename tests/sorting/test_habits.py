@@ -1,7 +1,5 @@
 """What users of PyTorch expect of every sort, selection and loss, whatever it computes."""
 
-import shutil
-
 import pytest
 import torch
 
@@ -38,6 +36,7 @@ from gendr.sorting.losses import (
 )
 from gendr.topk import SoftTopK, SoftTopKMask, TopKCrossEntropy, soft_topk, soft_topk_mask
 from support.cases import for_each
+from support.graphs import assert_graph, inductor
 
 METHODS = [name for name in names() if name != "network"]  # that has no wires of its own
 WITH_P = [name for name in METHODS if name != "permutahedron"]
@@ -199,32 +198,19 @@ def test_losses_come_in_the_dtype_of_scores(loss):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler itself
 def test_graphs_with_a_dynamic_batch(which):
     module = (SoftRank(), SoftSort(), SoftSort(dist="gaussian"), SoftRank("softsort"))[which]
-    torch._dynamo.reset()
-    graph = torch.compile(module, dynamic=True, backend="aot_eager")
-    for batch in (5, 3):
-        x, weights = torch.randn(batch, 2, requires_grad=True), torch.randn(batch, 2)
-        got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
-        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
+    cases = (torch.randn(batch, 2, requires_grad=True) for batch in (5, 3))
+    assert_graph(module, *cases, rtol=1e-3, atol=1e-4, dynamic=True, backend="aot_eager")
 
 
-@pytest.mark.every
-@pytest.mark.graphs
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor wants a compiler")
+@inductor
 @for_each("method, n", [("softsort", 5), ("softsort", 20), ("bitonic", 5)])
 def test_inductor(method, n):
     """Of quotients of columns and copies into expanded tensors it makes wrong code (torch 2.13).
 
     With free sizes, or with rows of 16 and more; of exponents of 16 doubles it makes none.
     """
-    torch._dynamo.reset()
-    x, weights = torch.randn(2, 18, n, dtype=torch.float64)
-    x.requires_grad_()
-    module = SoftRank(method, standardize=n > 16)
-    graph = torch.compile(module, dynamic=n < 16)
-    torch.testing.assert_close(graph(x), module(x))
-    got, want = (torch.autograd.grad(f(x), x, weights) for f in (graph, module))
-    torch.testing.assert_close(got, want)
+    x = torch.randn(18, n, dtype=torch.float64, requires_grad=True)
+    assert_graph(SoftRank(method, standardize=n > 16), x, dynamic=n < 16)
 
 
 @pytest.mark.graphs
@@ -232,11 +218,10 @@ def test_inductor(method, n):
 @for_each(method=["bitonic", "neuralsort", "softsort"], rotating=3)
 def test_a_name_stays_in_a_graph(method):
     """Where networks are traced, and with a steepness of which nothing is known yet."""
-    x = torch.randn(3, 4)
-    graph = torch.compile(
-        lambda x: soft_sort(x, method, steepness=7.25), fullgraph=True, backend="eager"
-    )
-    torch.testing.assert_close(graph(x), soft_sort(x, method, steepness=7.25))
+    assert_graph(
+        lambda x: soft_sort(x, method, steepness=7.25), torch.randn(3, 4),
+        fullgraph=True, backend="eager",
+    )  # fmt: skip
 
 
 @pytest.mark.rotating(7, group="graphs")

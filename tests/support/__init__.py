@@ -15,6 +15,7 @@
 | `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |
 | `gltf` | files of glTF with anything in them; another decoder and the validator (`gltf.js`) |
 | `photographs` | pictures of meshes as a camera would take them |
+| `graphs` | graphs of `torch.compile`, held against eager calls |
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
 | `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gendr.cli.command_line import Number, above, check_options, count, option
+from gendr.cli.command_line import Number, above, count, option
+from lab.settings import check_options
 
 __all__ = ["TrainingSettings"]
 

@@ -22,11 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
-from gendr.cli.command_line import above, check_options, count, option
+from gendr.cli.command_line import above, count, option
 from gendr.jobs.training import Row
 from gendr.relaxed import levenshtein
 from gendr.relaxed.backends.distributions import check_distribution
 from lab.data import DigitStrings, MultiDigits, Splits
+from lab.settings import check_options
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining
 

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
-from gendr.cli.command_line import Number, above, check_options, count, option
+from gendr.cli.command_line import Number, above, count, option
 from gendr.jobs.training import Row
 from gendr.optim import RESGRO, NewtonLoss, NewtonStep, SoftmaxCrossEntropy, SplitPoint
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from lab.data import MultiDigits, Splits, TerrainSplits
+from lab.settings import check_options
 from lab.studies.ranking import RankingNet, RankingSettings, RankingTraining
 from lab.studies.shortest_path import (
     PathSettings,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_count
-from gendr.cli.command_line import above, check_options, count, option
+from gendr.cli.command_line import above, count, option
 from gendr.jobs.training import Row
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
@@ -38,6 +38,7 @@ from gendr.sorting.losses import (
 from gendr.sorting.networks import NETWORKS, network
 from lab.data import Numbers, Splits
 from lab.pages import published
+from lab.settings import check_options
 from lab.studies.bubble import BUBBLES, BubbleOrder
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining

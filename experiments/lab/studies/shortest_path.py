@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._common.checks import check_choice, check_count
-from gendr.cli.command_line import above, check_options, count, option
+from gendr.cli.command_line import above, count, option
 from gendr.jobs.training import Row
 from gendr.relaxed import shortest_path
 from gendr.relaxed.backends.distributions import check_distribution
@@ -47,6 +47,7 @@ from lab.data.warcraft import (
     generate_terrain,
     path_cost,
 )
+from lab.settings import check_options
 from lab.studies.path_networks import CostNet, PathNet
 from lab.studies.training import StudyResult, StudyTraining
 

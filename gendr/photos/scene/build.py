@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from gendr._common.arrays import read_arrays, write_arrays
-from gendr.jobs.loop import Progress, Stopwatch, Tell
+from gendr.jobs.loop import Stopwatch, Tell, between
 from gendr.mesh import Mesh
 from gendr.photos.meshing.libigl import libigl
 from gendr.photos.scene.depth_maps import find_depths
@@ -103,7 +103,7 @@ def build(
     clock, before = Stopwatch(), 0.0
 
     def stage(name: str) -> Callable[[float], None]:
-        return lambda part: tell(Progress(before + _SHARES[name] * part, name))
+        return between(tell, before, before + _SHARES[name], name)
 
     def lap(name: str) -> None:
         nonlocal before

@@ -17,7 +17,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from gendr._common.readback import Readback
-from gendr.jobs.checkpoint import digest
+from gendr.jobs.checkpoint import check_steps, digest
 from gendr.jobs.loop import Work, drive
 from gendr.losses import psnr
 from gendr.photos.splatting.photos import Photos
@@ -269,7 +269,13 @@ class Training(Work):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from there.
+
+        Raises:
+            ValueError: if more steps are done than there shall be.
+        """
+        if self.settings.budget is None:
+            check_steps(state["step"], self.settings.steps)
         self.step, self.seconds, self.history = state["step"], state["seconds"], state["history"]
         self.earlier = self.seconds
         self._first, self._size = state["first"], state["size"]

@@ -35,6 +35,7 @@ WRAP, CLAMP, ZERO, CUBE = range(4)
 NEAREST, LINEAR, LEVEL, LEVELS = range(4)
 _ellipse = compiled(formulas.ellipse, inlined=True)
 _of_slopes = compiled(formulas.of_slopes, inlined=True)
+_log2_of = compiled(formulas.log2_of, inlined=True)
 # Pixels whose texels are found at once, in vectors.
 _BLOCK = 128
 # Owners of texels take turns at 2^this numbers.
@@ -46,18 +47,7 @@ _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 def _log2(x):
     """The logarithm to base 2, of a finite x >= 0; below -1000 at 0."""
     exponent = (bits_of(x) - _SQRT_HALF_BITS) >> 52
-    m = from_bits(bits_of(x) - (exponent << 52))  # in [sqrt(1/2), sqrt(2))
-    z = (m - 1.0) / (m + 1.0)
-    y = z * z  # < 0.0295: the last term that is left out is below 1e-16
-    series = 1 / 17 + y * (1 / 19)
-    series = 1 / 15 + y * series
-    series = 1 / 13 + y * series
-    series = 1 / 11 + y * series
-    series = 1 / 9 + y * series
-    series = 1 / 7 + y * series
-    series = 1 / 5 + y * series
-    series = 1 / 3 + y * series
-    return exponent + (2.0 / math.log(2.0)) * (z + z * y * series)
+    return _log2_of(exponent, from_bits(bits_of(x) - (exponent << 52)))
 
 
 @inner(**_INLINE)

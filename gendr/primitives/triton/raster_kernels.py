@@ -298,7 +298,9 @@ def shade(
         a, b, c = corners_of(pos, tri, t, n * stride, seen)
         wide, high = 1.0 / width.to(tl.float64), 1.0 / height.to(tl.float64)
         x, y = (2 * j + 1 - width).to(tl.float64), (2 * i + 1 - height).to(tl.float64)
-        (u, v, z), slopes = interpolants(planes_of(a, b, c, wide, high), x, y)
+        # Triton 3.7 cannot read targets within targets.
+        place, slopes = interpolants(planes_of(a, b, c, wide, high), x, y)
+        u, v, z = place
         number = (t + 1).to(tl.float64)
         at = p[:, None] * 4 + tl.arange(0, 4)[None, :]
         written, drawn = on[:, None], seen[:, None]

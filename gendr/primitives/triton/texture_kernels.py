@@ -20,8 +20,8 @@ from gendr.primitives import formulas
 WRAP, CLAMP, ZERO, CUBE = (tl.constexpr(k) for k in range(4))
 NEAREST, LINEAR, LEVEL, LEVELS = (tl.constexpr(k) for k in range(4))
 _ellipse, _of_slopes = compiled(formulas.ellipse), compiled(formulas.of_slopes)
+_log2_of = compiled(formulas.log2_of)
 _SQRT_HALF_BITS = tl.constexpr(0x3FE6A09E667F3BCD)
-_TWO_OF_LOG2 = tl.constexpr(2.0 / math.log(2.0))
 _LOG2 = tl.constexpr(math.log(2.0))
 
 
@@ -31,17 +31,7 @@ def _log2(x):
     bits = x.to(tl.int64, bitcast=True)
     exponent = (bits - _SQRT_HALF_BITS) >> 52
     m = (bits - (exponent << 52)).to(tl.float64, bitcast=True)  # in [sqrt(1/2), sqrt(2))
-    z = (m - 1.0) / (m + 1.0)
-    y = z * z
-    series = 1 / 17 + y * (1 / 19)
-    series = 1 / 15 + y * series
-    series = 1 / 13 + y * series
-    series = 1 / 11 + y * series
-    series = 1 / 9 + y * series
-    series = 1 / 7 + y * series
-    series = 1 / 5 + y * series
-    series = 1 / 3 + y * series
-    return exponent.to(tl.float64) + _TWO_OF_LOG2 * (z + z * y * series)
+    return _log2_of(exponent.to(tl.float64), m)
 
 
 @triton.jit

@@ -2,21 +2,16 @@
 
 import json
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from gendr import FitSettings, Mesh, look_at
+from gendr import Mesh, look_at
 from gendr.cli import main
-from gendr.cli.masks import with_masks
-from gendr.cli.parser import Fit
-from gendr.cli.resume import Run
 from gendr.mesh import cube, icosphere
 from gendr.photos import load_views, remesh
-from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.capture import find_masks
 from support.cases import for_each
 from support.photographs import plaster
@@ -164,18 +159,20 @@ def written(folder, images):
 def test_masks_are_used_however_their_folder_is_named(tmp_path, capsys, monkeypatch):
     """Of cameras that were found: these are in that folder, too."""
     (out := tmp_path / "out").mkdir()
-    (out / OPENCV).write_text(written(tmp_path, photos("blue")[0]))
+    (out / "cameras.json").write_text(written(tmp_path, photos("blue")[0]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gendr.cli.masks.agreement", lambda *_: 1.0)  # any object will do
-    args = Fit(target=str(tmp_path), output="", settings=FitSettings(), quiet=True)
-    for name, file, resume in (
-        (str(out), OPENCV, False), ("out", OPENCV, True), ("out", "others.json", False)
+    options = "--object --shape silhouettes --colors none --init sphere --image-size 16 --steps"
+    for name, file, steps, anew in (
+        (str(out), "cameras", ["1"], False), ("out", "cameras", ["2", "--resume"], False),
+        ("out", "others", ["2", "--resume"], True),
     ):  # fmt: skip
-        run = Run(replace(args, output=name, resume=name == "out"), tmp_path)
-        assert with_masks(replace(args, cameras=f"{name}/{file}"), run).masks == f"{name}/masks"
-        assert run.resume == resume
-        (out / "others.json").write_bytes((out / OPENCV).read_bytes())
-    assert "the options of masks have changed since" in capsys.readouterr().err
+        words = ["--cameras", f"{name}/{file}.json", *options.split(), *steps]
+        assert main(["fit", str(tmp_path), "-o", name, *words]) == 0
+        err = capsys.readouterr().err
+        assert ("made anew" in err) == anew, err
+        assert ("masks before a backdrop" in err) == (name != "out" or anew), err
+        (out / "others.json").write_bytes((out / "cameras.json").read_bytes())
 
 
 @pytest.mark.rotating(5, group="photos")

@@ -176,6 +176,8 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert "stopped after step 5 of opaque triangles; the same" in capsys.readouterr().err
     assert names(tmp_path / "b") == {"checkpoint.pt", "opaque.pt"}
     assert run(*argv, "--resume") == 0
+    said = refused(capsys, "splat", *argv, "--resume", "--steps", 9)
+    assert "has 12 steps, more than the 9 asked for" in said
     glbs = [(tmp_path / x / "splats.glb").read_bytes() for x in "ab"]
     assert glbs[0] == glbs[1]
     one, other = (Splats.load(tmp_path / x / "splats.npz") for x in "ab")
@@ -191,7 +193,7 @@ def test_a_training_goes_on_after_ctrl_c_with_the_same_bits(ball, tmp_path, monk
     assert not (tmp_path / "b" / "splats.glb").exists()
     capsys.readouterr()
     assert run(*argv[:-1], "--resume", "--steps", 14, "--opaque", 0) == 0
-    assert "finished already, by the same photos and options" in capsys.readouterr().out
+    assert "finished already, by the same input and options" in capsys.readouterr().out
     assert facts(tmp_path / "b") == last
     photo = sorted(ball.glob("**/*.png"))[0]
     with Image.open(photo) as image:

@@ -42,9 +42,7 @@ class Agreement:
         error: how much the photos differ from their mean at a point, on average, of 1.
     """
 
-    def __init__(
-        self, images: Tensor, masks: Tensor, camera: Camera, blur: float, count: int = _POINTS
-    ) -> None:
+    def __init__(self, images: Tensor, masks: Tensor, camera: Camera, blur: float) -> None:
         """Look at the hull.
 
         Args:
@@ -52,7 +50,6 @@ class Agreement:
             masks: [B, H, W].
             camera: B cameras, float64.
             blur: standard deviation of the blur, in pixels.
-            count: points, at most.
 
         Raises:
             ValueError: if the cameras contradict each other so much that no hull is left.
@@ -60,8 +57,8 @@ class Agreement:
         self.camera = camera.to(masks.device, masks.dtype)
         self.pixel = 2 / min(masks.shape[1:])
         mesh = visual_hull(self.camera, masks, resolution=_CELLS)
-        if len(mesh.faces) > count:
-            mesh = simplified(mesh, count)
+        if len(mesh.faces) > _POINTS:
+            mesh = simplified(mesh, _POINTS)
         a, b, c = mesh.vertices[mesh.faces].unbind(1)
         self.points = (a + b + c) / 3
         self.normals = F.normalize(torch.linalg.cross(b - a, c - a), dim=1)

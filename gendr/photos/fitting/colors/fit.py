@@ -33,6 +33,7 @@ from gendr._common.checks import check_choice, check_count, check_like, check_nu
 from gendr._common.memory import give_back
 from gendr._common.vectors import summed
 from gendr.jobs.devices import learns
+from gendr.jobs.loop import between
 from gendr.kernels.threads import mapped, num_threads, run, torch_on_one_thread
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
@@ -250,7 +251,7 @@ class _Photos:
             counts = inside.byte() if trust is None else trust[i] * inside
             return inside, _View(visibility, counts, images[i], least_cosine)
 
-        found = mapped(seen, range(len(images)), lambda done: self.tell(0.4 * done))
+        found = mapped(seen, range(len(images)), between(self.tell, 0.0, 0.4))
         self.inside, self.views = [inside for inside, _ in found], [view for _, view in found]
         if not any(bool(inside.any()) for inside in self.inside):
             raise ValueError(

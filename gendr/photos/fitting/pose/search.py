@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.jobs.loop import Progress, Tell
+from gendr.jobs.loop import Progress, Tell, between
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
@@ -234,14 +234,14 @@ class Problem(ABC, Generic[P]):
         small = shrunk(self.masks, settings.image_size // 2)
         poses = self.refined(
             self.starts(), small, search.few, settings.steps, (2.0, 0.4),
-            lambda done: tell(Progress(0.1 + 0.5 * done, "refine")),
+            between(tell, 0.1, 0.6, "refine"),
         )  # fmt: skip
         scores = self.scores(poses, small, search.few).mean(1)
         rows = distinct(poses.rotation, scores, settings.finalists, SAME)
         large = shrunk(self.masks, settings.image_size)
         return self.refined(
             poses[rows], large, search.fine, max(1, settings.steps // 2), (0.8, 0.2),
-            lambda done: tell(Progress(0.6 + 0.3 * done, "finish")),
+            between(tell, 0.6, 0.9, "finish"),
         )  # fmt: skip
 
     def scored(self, poses: P) -> Alike[P]:

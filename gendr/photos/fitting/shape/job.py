@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gendr._common.checks import check_like
-from gendr.jobs.checkpoint import check_same, digest
+from gendr.jobs.checkpoint import check_same, check_steps, digest
 from gendr.jobs.loop import iterate
 from gendr.losses import FlattenLoss, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
@@ -200,11 +200,8 @@ class Job:
             ValueError: If it belongs to another fit, or has done more steps than are asked for.
         """
         state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
-        if self.settings.budget is None and state.step > self.steps:
-            raise ValueError(
-                f"the checkpoint has {state.step} steps, more than the {self.steps} asked for; "
-                "resume with more steps, or start anew"
-            )
+        if self.settings.budget is None:
+            check_steps(state.step, self.steps)
         given = {k: v for k, v in self.signature.items() if k not in ("steps", "budget")}
         check_same("the checkpoint", KIND, state.signature, given)
         return replace(state, signature=self.signature)

@@ -15,7 +15,7 @@ from gendr._common.checks import check_count, check_like, check_number
 from gendr._common.memory import give_back
 from gendr.jobs.defaults import SHAPE
 from gendr.jobs.devices import learns
-from gendr.jobs.loop import Progress, Tell
+from gendr.jobs.loop import Progress, Tell, between
 from gendr.kernels.threads import mapped
 from gendr.losses import FlattenLoss, iou, iou_loss, psnr
 from gendr.mesh import Camera, Mesh
@@ -506,11 +506,11 @@ class _Refinement:
         def report_depths(now: Progress) -> None:
             if now.state is not None:
                 self.clock.at(0, stereo=now.state)
-            tell(0.78 * now)
+            matching(now)
 
         work = STEREO * len(self.camera)
-        tell = self.clock.part(0.9 * work)
-        after = self.clock.part(0.1 * work)
+        tell, after = self.clock.part(0.9 * work), self.clock.part(0.1 * work)
+        matching = between(tell, 0.0, 0.78)
         with torch.no_grad():
             if photos.whole is not photos.masks:  # what bites carved away is looked at, too
                 mesh = visual_hull(photos.camera, photos.whole)
@@ -526,7 +526,7 @@ class _Refinement:
             try:
                 vertices, faces = fused(
                     depths, photos.camera, photos.whole, faint=self.plain,
-                    tell=lambda done: tell(0.78 + 0.22 * done),
+                    tell=between(tell, 0.78, 1.0),
                 )  # fmt: skip
             except ValueError:
                 return "masks contradict each other, so that no hull of them is left"
@@ -535,15 +535,14 @@ class _Refinement:
             torch.from_numpy(vertices).to(mesh.vertices), torch.from_numpy(faces).to(mesh.faces)
         )
         try:
-            found = remesh(
-                found, self.edge(found), iterations=3, callback=lambda done: after(0.4 * done)
-            ).mesh
+            part = between(after, 0.0, 0.4)
+            found = remesh(found, self.edge(found), iterations=3, callback=part).mesh
             if self.faint:
                 return found
             # Steps are spared if a few photos show that it is much worse.
             few = self.photos.some(FEW)
-            old = _painted(given, few, lambda done: after(0.4 + 0.3 * done))
-            new = _painted(found, few, lambda done: after(0.7 + 0.3 * done))
+            old = _painted(given, few, between(after, 0.4, 0.7))
+            new = _painted(found, few, between(after, 0.7, 1.0))
         except _OverError:
             raise _OverError(found) from None
         then, now = _psnrs(_met(old, few), _met(new, few))
@@ -684,14 +683,13 @@ class _Refinement:
         """
         tell = self.clock.part(MEASURE * len(self.some.camera), stops=stops)
         if not even:
-            mesh = remesh(
-                mesh, self.edge(mesh), iterations=2, callback=lambda done: tell(0.3 * done)
-            ).mesh
+            part = between(tell, 0.0, 0.3)
+            mesh = remesh(mesh, self.edge(mesh), iterations=2, callback=part).mesh
         hard = Renderer(self.photos.size, "heaviside", "max", check=False, **self.planes)
         with torch.no_grad():
             scores = mapped(
                 lambda i: iou(hard(mesh, self.camera[i]).alpha, self.photos.whole[i : i + 1]),
                 range(len(self.camera)), device=mesh.device,
             )  # fmt: skip
-        found = _painted(mesh, self.some, lambda done: tell(0.3 + 0.7 * done))
+        found = _painted(mesh, self.some, between(tell, 0.3, 1.0))
         return _met(found, self.some, float(torch.cat(scores).double().mean()))
