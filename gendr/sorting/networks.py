@@ -124,6 +124,19 @@ class Network:
         return self.pairs.copy(), self.offsets.copy()
 
     @cached_property
+    def for_graphs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """`pairs`, and [depth, n]: wire i comes next from wire j, or is result j - n of a layer.
+
+        Results are those of its `low` wires, then those of its `high` ones. Both int64, so that
+        graphs of `torch.compile` need not compute them.
+        """
+        pairs = self.pairs.astype(np.int64)
+        places = np.tile(np.arange(self.n, dtype=np.int64), (self.depth, 1))
+        for own, (start, stop) in zip(places, self.spans, strict=True):
+            own[pairs[start:stop].T.ravel()] = self.n + np.arange(2 * (stop - start))
+        return pairs, places
+
+    @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Where each layer begins and ends among the pairs, in numbers, which graphs can read."""
         return tuple(pairwise(self.offsets.tolist()))

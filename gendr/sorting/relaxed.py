@@ -322,7 +322,7 @@ class CustomNetworkSort(NetworkSort):
 
 def ready(wires: Network) -> Network:
     """Compute the cached arrays of a network: `torch.compile` can read them, but not make them."""
-    _ = wires.pairs, wires.spans, wires.is_own_mirror
+    _ = wires.for_graphs, wires.spans, wires.is_own_mirror
     return wires
 
 

@@ -37,20 +37,24 @@ def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tenso
     distribution.
     """
     network, dist = comparators.network, comparators.dist
-    x = spread(x)
+    given, in_graph = x, torch.compiler.is_compiling()
+    x = given if in_graph else spread(given)
     none = x.detach()[:, :0]
     keeps, swaps = [none], [none]  # a network without comparators has no gates
     if isinstance(steepness, Tensor):
         steepness = saturated(steepness)
     scale = scale_of(steepness)
     for layer in _layers(network, x.device):
-        low, high = layer
+        low, high, _ = layer
         keep, swap = dist.coverage(x[:, high] - x[:, low], scale)
         keep, swap = saturated(keep), swap.detach()
         x = _mixed(x, layer, keep, swap)
         keeps.append(keep)
         swaps.append(swap)
-    return x, torch.cat(keeps, -1), torch.cat(swaps, -1)
+    keep, swap = torch.cat(keeps, -1), torch.cat(swaps, -1)
+    if in_graph:  # inductor makes wrong code, too, of layers whose first values are no input
+        x, keep, swap = (spread(given, y) for y in (x, keep, swap))
+    return x, keep, swap
 
 
 def carry(network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None) -> Tensor:
@@ -67,34 +71,35 @@ def carry(network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None) 
     return payload
 
 
-def _layers(network: Network, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-    """The wires (low, high) of each layer."""
+def _layers(network: Network, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """The wires (low, high) of each layer, and the places of `Network.for_graphs`."""
     check_reverse_mode()
-    pairs = torch.from_numpy(network.pairs.astype("int64")).to(device)
+    pairs, places = (torch.from_numpy(part).to(device) for part in network.for_graphs)
     low, high = pairs.unbind(-1)
-    return [(low[a:b], high[a:b]) for a, b in network.spans]
+    return [(low[a:b], high[a:b], own) for (a, b), own in zip(network.spans, places, strict=True)]
 
 
-def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Tensor) -> Tensor:
+def _mixed(
+    values: Tensor, layer: tuple[Tensor, Tensor, Tensor], keep: Tensor, swap: Tensor
+) -> Tensor:
     """The values [B, n, ...] after one layer, whose comparators have these gates.
 
     The slope with respect to keep (and to swap = 1 - keep) enters autograd by an added term whose
     value is 0 and whose slope is the difference of the two values. Computed as a difference of
     gradients it could be inf - inf.
     """
-    low, high = layer
+    low, high, places = layer
     a, b = values[:, low], values[:, high]
     moved = (keep - keep.detach()) * finite(a - b)
     keep, swap = keep.detach(), swap.detach()
     mixed = torch.cat([keep * a + swap * b + moved, swap * a + keep * b - moved], 1)
     # Weights whose sum is slightly above 1 must not turn the largest number into inf.
-    mixed, wires = finite(mixed), torch.cat(layer)
+    mixed = finite(mixed)
     if not torch.compiler.is_compiling():
-        return values.index_copy(1, wires, mixed)
-    # Of copies into expanded values inductor (torch 2.13) makes wrong code if sizes are free.
-    places = torch.arange(values.shape[1] + len(wires), device=wires.device)
-    own, new = places.split([values.shape[1], len(wires)])
-    return torch.cat([values, mixed], 1)[:, own.index_copy(0, wires, new)]
+        return values.index_copy(1, torch.cat([low, high]), mixed)
+    # Of copies into values, and of places that the graph computes, inductor (torch 2.13) makes
+    # wrong code if sizes are free.
+    return torch.cat([values, mixed], 1)[:, places]
 
 
 GATES = Operator("sorting.gates", reference=gates, constant=(2,))
