@@ -51,24 +51,28 @@ def without_pinholes(camera: Camera, masks: Tensor) -> Tensor:
         return masks
     exact = camera.detach().to(dtype=torch.float64, device="cpu")
     size = masks.shape[1], masks.shape[2]
-    inside = (masks > 0.5).flatten(1).cpu()
+    inside = (masks > 0.5).cpu()
+    holes = torch.stack(mapped(lambda b: _holes(inside[b]), range(len(masks)))).flatten(1)
+    inside = inside.flatten(1)
 
-    def denied(points: Tensor, b: int) -> tuple[Tensor, Tensor]:
-        """Which points [P, 3] a mask denies, and at which pixels they are seen."""
+    def denied(points: Tensor, b: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Which points [P, 3] a mask denies, which its holes do, and the pixels that show them."""
         place = pixels_of(exact[b], points, size)
-        return (place >= 0) & ~inside[b][place.clamp(min=0)], place
+        seen, at = place >= 0, place.clamp(min=0)
+        return seen & ~inside[b][at], seen & holes[b][at], place
 
     allowed = np.zeros(body.size, bool)
     near = np.flatnonzero((field.values.numpy() > -_DEEP * grid.cell) & ~body.ravel())
     points = grid.points(near)
-    count = torch.stack(mapped(lambda b: denied(points, b)[0], range(len(masks)))).sum(0)
-    allowed[near] = (count <= 1).numpy()
+    said = mapped(lambda b: denied(points, b)[:2], range(len(masks)))
+    by_any, by_holes = (torch.stack(part).sum(0) for part in zip(*said, strict=True))
+    allowed[near] = ((by_any == 0) | ((by_any == 1) & (by_holes == 1))).numpy()
     whole = without_tunnels(body, allowed.reshape(body.shape), body.size)
     points = grid.points(np.flatnonzero(whole & ~body))
     found = masks.clone()
 
     def close(b: int) -> None:
-        which, place = denied(points, b)
+        _, which, place = denied(points, b)
         if not bool(which.any()):
             return
         image = torch.zeros(1, 1, *size)
@@ -81,3 +85,11 @@ def without_pinholes(camera: Camera, masks: Tensor) -> Tensor:
 
     mapped(close, range(len(masks)))
     return found
+
+
+def _holes(inside: Tensor) -> Tensor:
+    """The background [H, W] of a mask that the object encloses."""
+    from scipy.ndimage import binary_fill_holes
+
+    filled = binary_fill_holes(inside.numpy())
+    return torch.from_numpy(np.asarray(filled, bool)) & ~inside
