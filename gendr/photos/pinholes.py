@@ -1,7 +1,8 @@
-"""Pinholes and ragged rims of masks that were found: handles of their hull that one mask makes.
+"""Pinholes of masks that were found: tunnels of their hull that one mask makes.
 
-The hull of masks is strict: a gap in one is a tunnel through the whole object. What one sees
+The hull of masks is strict: a hole in one is a tunnel through the whole object. What one sees
 through, one sees through from several of many directions, unless it is as narrow as it is deep.
+Gaps at the rim of a mask stay: those that one shows alone are right as often as not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DEEP = 3
 
 
 def without_pinholes(camera: Camera, masks: Tensor) -> Tensor:
-    """Masks with the narrow gaps closed that one of them shows alone, where they make handles.
+    """Masks with the narrow holes closed that one of them shows alone, where they make handles.
 
     Args:
         camera: B cameras.
