@@ -1,6 +1,7 @@
 """Fast soft sort and rank, against optimality conditions, SciPy and the hard results."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,6 +110,19 @@ def test_compiled_gradients_equal_those_in_torch():
                     )
                     alone = getattr(projection(0.5, regularization), face)(x[-1])
                     assert torch.equal(alone, result[-1])
+
+
+@for_each(regularization=REGULARIZATIONS, face=FACES)
+def test_keys_that_are_far_apart_are_in_the_blocks_of_the_compiled_kernels(regularization, face):
+    for n, steepness in itertools.product((2, 5, 13), (0.05, 1.5, 1e3)):
+        for scale in (1.0, 1e3, 1e20):
+            x = (scale * keys(20, n)).requires_grad_()
+            kernels = get("permutahedron", steepness=steepness, regularization=regularization)
+            definition = replace(kernels, backend="reference")
+            (fast, want) = (getattr(sort, face)(x) for sort in (kernels, definition))
+            torch.testing.assert_close(fast, want, atol=1e-9 * scale, rtol=1e-9)
+            grads = (torch.autograd.grad(y, x, keys(20, n, seed=1))[0] for y in (fast, want))
+            torch.testing.assert_close(*grads, atol=1e-9 * max(1, steepness), rtol=1e-9)
 
 
 def test_the_hard_limit_is_exact():

@@ -233,20 +233,20 @@ def projected(backend, x, weights, steepness, regularization, face):
     rotating=72,
 )
 def test_the_projection_is_that_of_the_cpu(n, steepness, regularization, face, monkeypatch):
-    """Of lists that are in no block, in many and in one; with ties, far apart, and one with NaN."""
+    """Of lists in no block, in many and in one; far from 0, with ties, far apart, with NaN."""
     monkeypatch.setattr(isotonic, "LANES", 8)
-    x = torch.randn(4, n, dtype=torch.float64)
-    x[1], x[2] = x[1].round(), 1e20 * x[2]
-    x[3, n // 2] = torch.nan
-    weights = torch.randn(4, n)
-    weights[3] = 0
+    x = torch.randn(5, n, dtype=torch.float64)
+    x[0], x[1], x[2] = x[0] + 1e3, x[1].round(), 1e20 * x[2]
+    x[4, n // 2] = torch.nan
+    weights = torch.randn(5, n)
+    weights[4] = 0
     for keys, rtol in ((x, 1e-9), (x.float(), 2e-6)):
         case = keys, weights, steepness, regularization, face
         got, want = (projected(name, *case) for name in ("triton", "cpu"))
         atol = rtol * max(1.0, steepness)
         for place, (a, b) in enumerate(zip(got, want, strict=True)):
             # The gradient of a list with NaN is nothing.
-            rows = ... if place in (0, 2) or a.ndim == 0 else slice(3)
+            rows = ... if place in (0, 2) or a.ndim == 0 else slice(4)
             torch.testing.assert_close(a[rows], b[rows], rtol=rtol, atol=atol, equal_nan=True)
 
 

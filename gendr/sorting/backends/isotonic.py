@@ -79,7 +79,7 @@ def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
     The level of position i is max over j <= i of min over k >= i of m(j, k), the difference of the
     means (logarithms of sums of exponentials) of s and w at j .. k; its block begins at that j.
     """
-    n = s.shape[-1]
+    n, size = s.shape[-1], torch.maximum(s.abs(), w.abs())
     j, k = torch.arange(n, device=s.device)[:, None], torch.arange(n, device=s.device)
     if entropic:
         s, w = (
@@ -89,9 +89,12 @@ def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
     else:
         levels = torch.where(k < j, 0.0, (s - w)[..., None, :]).cumsum(-1) / (k - j + 1)
     levels = -running_max(torch.where(k < j, -torch.inf, -levels).flip(-1)).flip(-1)
-    starts = torch.where(k < j, -torch.inf, levels).argmax(-2)
-    # By rounding, a position may name a start that names another one.
-    return _Blocks(order, running_max(torch.where(starts == k, k, 0)))
+    levels, starts = torch.where(k < j, -torch.inf, levels).max(-2)
+    # By rounding, a position may name a start that names another one, or one of a lower level: a
+    # sum of exponentials whose last is far above the others equals the last.
+    rounding = 2.0**-48 * torch.maximum(size[..., 1:], size[..., :-1])
+    rises = torch.nn.functional.pad(levels.diff(dim=-1) > rounding, (1, 0))
+    return _Blocks(order, running_max(torch.where((starts == k) | rises, k, 0)))
 
 
 def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:

@@ -83,7 +83,8 @@ def mean_of_input(z, sums, rests, a, b, valid, ENTROPIC: tl.constexpr):
     if ENTROPIC:
         last = tl.load(z + b - 1, valid, 0.0)
         before = valid & (a > 0)
-        decay = tl.exp(tl.load(z + a - 1, before, 0.0) - last)
+        # z ascends; of a block that begins at 0 nothing comes before, and -last may be any size.
+        decay = tl.exp(tl.where(before, tl.load(z + a - 1, before, 0.0) - last, 0.0))
         total = tl.load(sums + b, valid, 1.0) - tl.load(sums + a, before, 0.0) * decay
         return tl.log(tl.maximum(total, 1.0))
     total = tl.load(sums + b, valid, 0.0) - tl.load(sums + a, valid, 0.0)
