@@ -146,6 +146,7 @@ def test_page_draws_what_the_reference_draws(pictures):
         ), where
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     "member",
     ["logistic/probabilistic", "cauchy/yager(p=2)", "gaussian.squared/max", "uniform/average"],

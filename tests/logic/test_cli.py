@@ -22,6 +22,7 @@ def table(path, numbers=True, rows=300):
     return y
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("numbers", [True, False])
 def test_train_run_export(tmp_path, capsys, numbers):
     y = table(tmp_path / "t.npz", numbers)

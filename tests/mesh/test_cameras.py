@@ -456,6 +456,7 @@ def test_projection_is_kept_until_the_camera_changes(orthographic):
     assert look_at(2.7, 30.0, torch.tensor(turns, requires_grad=True)).projection.requires_grad
 
 
+@pytest.mark.rotating(7, group="graphs")
 @pytest.mark.graphs
 def test_look_at_is_one_graph():
     def image(distance):

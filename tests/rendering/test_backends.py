@@ -474,6 +474,7 @@ def test_no_triton_and_its_interpreter(fresh, monkeypatch):
 # -- what the kernels of the CPU keep, and what they are not asked for -----------------------------
 
 
+@pytest.mark.rotating(4, group="rendering")
 @for_each(dtype=[torch.float32, torch.float64])
 def test_gradients_of_a_texture_are_the_same_in_any_rounds(dtype, monkeypatch):
     """However few requests are kept together, and however many threads there are."""

@@ -685,6 +685,7 @@ def test_exif_is_read(tmp_path):
             assert read_fix(image) is None
 
 
+@pytest.mark.rotating(2)
 @needs_pycolmap
 @pytest.mark.parametrize(
     ("zoom", "photos", "points", "deviation"),

@@ -54,6 +54,7 @@ def off(mesh, truth):
     return float(cosine.clamp(-1, 1).acos().rad2deg().mean())
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_ridges_of_a_hull_go_and_rims_come_to_the_outlines(egg):
     truth, camera, alpha = egg
     hull = visual_hull(camera, alpha).scaled(0.95)
@@ -105,6 +106,7 @@ def test_what_lies_in_shadow_is_found_by_shading(egg, monkeypatch, moves):
     assert fit_shading(start, dark, camera, 0 * masks) is None
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_sure_outlines_hold_where_light_is_not_explained(egg, monkeypatch):
     """Rims are darker than a lamp at the camera makes them, as if the egg were narrower."""
     monkeypatch.setattr(shading, "_STAGES", ((1, 5.0, 10),))

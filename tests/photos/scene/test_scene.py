@@ -215,6 +215,7 @@ def test_depth_maps_depend_on_no_threads_and_no_interruption(room, stereo, tmp_p
         np.testing.assert_array_equal(DepthMap.load(file).planes, DepthMap.load(other).planes)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_points_lie_in_the_room(room, stereo, monkeypatch):
     scene = room[2]
     cloud = fused(scene, stereo)
@@ -279,6 +280,7 @@ def test_doubtful_pixels_count_if_one_more_photo_agrees(room, stereo, tmp_path):
     np.testing.assert_allclose(doubtful.matched, shares)
 
 
+@pytest.mark.rotating(5, group="photos")
 @pytest.mark.parametrize("cost", [0.1, 0.75])
 def test_clouds_at_the_end_of_what_is_searched_are_no_points(room, stereo, tmp_path, cost):
     """All photos agree on a plane there, surely or doubtfully: what is endless is met at the end.
@@ -1048,6 +1050,7 @@ def front(name, images, found, focal, t, folder):
     return fused(scene, files)
 
 
+@pytest.mark.rotating(5, group="photos")
 def test_a_deep_blue_sky_between_towers_stays_open(tmp_path):
     """A front of two towers 4 m before a row of cameras, or of one with a blue gate.
 

@@ -169,6 +169,7 @@ def moments(corners, opacity, scale, window):
     return mean, spread, weight.sum() * (ticks[1] - ticks[0]) ** 2
 
 
+@pytest.mark.rotating(4, group="long")
 @for_each(
     case=[
         ("uniform", 0.8, lambda z: ((z + 1) / 2).clip(0, 1)),
