@@ -161,6 +161,11 @@ SIGNED = np.r_[NEAR_0, -NEAR_0, np.random.default_rng(1).uniform(-708, 709.7, 40
 POSITIVE = np.r_[NEAR_0, spread(-1, 2), spread(0, 308), LARGEST]
 CASES = {
     "exp": (SIGNED, mpmath.exp, {np.inf: np.inf, -np.inf: 0, 710: np.inf, -709: 0, -1e300: 0}),
+    "exp_below": (
+        -np.r_[0.0, np.random.default_rng(2).uniform(0, 87, 2000), spread(-30, 0)].astype("f"),
+        mpmath.exp,
+        {-np.inf: 0, -88: 0, -1e30: 0},
+    ),
     "expm1": (SIGNED, mpmath.expm1, {np.inf: np.inf, -np.inf: -1, 710: np.inf, -1e300: -1}),
     "log1p": (POSITIVE, mpmath.log1p, {np.inf: np.inf}),
     "arccot": (
@@ -192,10 +197,11 @@ def test_two_units_in_the_last_place_limits_and_nan(name):
         error = [
             abs(float(mpmath.mpf(float(g)) - e)) for g, e in zip(evaluate(x), exact, strict=True)
         ]
-    unit = np.spacing(np.maximum(np.abs(np.array([float(e) for e in exact])), SMALLEST))
+    sizes = np.abs(np.array([float(e) for e in exact]), dtype=x.dtype)
+    unit = np.spacing(np.maximum(sizes, np.finfo(x.dtype).tiny))
     assert (np.array(error) <= 2 * unit).all()
-    assert evaluate(np.array([*limits.keys()], float)).tolist() == [*limits.values()]
-    assert np.isnan(evaluate(np.array([np.nan]))).all()
+    assert evaluate(np.array([*limits.keys()], x.dtype)).tolist() == [*limits.values()]
+    assert np.isnan(evaluate(np.array([np.nan], x.dtype))).all()
     if name == "expm1":
         assert np.signbit(evaluate(np.array([-0.0]))).all()
 

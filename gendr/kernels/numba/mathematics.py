@@ -5,10 +5,11 @@ without branches, so that a loop over them handles as many elements at once as t
 lanes. Every element gets the same bits in any lane, and in the remainder of the loop. All results
 are within 2 units in the last place.
 
-Source: the polynomials of logarithms and `arccot` are those of log and atan in Sun's fdlibm.
+Source: the polynomials of logarithms and `arccot` are those of log and atan in Sun's fdlibm;
+that of `exp_below` for float32 is that of `gendr.kernels.numba.singles`.
 """
 
-# Numba compiles these functions; their arguments are float64.
+# Numba compiles these functions; their arguments are float64, but for `exp_below`.
 # pyright: basic, reportCallIssue=false
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic, overload, register_jitable
 
 _LOG2_E = 1 / math.log(2)
 # log(2) in two parts, the first with trailing zeros: its product with an exponent is exact.
@@ -34,6 +36,19 @@ _BIAS = 1023
 _LEAST = 2.2250738585072014e-308  # a smaller number has fewer digits
 _LARGEST, _SMALLEST = math.log(1.7976931348623157e308), -708.0
 
+# The same of float32, and the two parts of -log(2), of which an integer times the first is exact.
+_LOG2_E_SINGLE, _SMALLEST_SINGLE = np.float32(_LOG2_E), np.float32(-87.0)
+_ROUNDER_SINGLE, _ZERO_SINGLE = np.float32(1.5 * 2.0**23 + 127), np.float32(0.0)
+_SINGLES = tuple(
+    map(
+        np.float32,
+        (
+            -0.693359375, 0.693359375 - math.log(2), 0.00138888683, 0.00836925954, 0.041667141,
+            0.166665047, 0.49999997,
+        ),
+    )
+)  # fmt: skip
+
 
 def _fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """Return x y + z, rounded once; called explicitly, so that all lanes round alike."""
@@ -41,7 +56,8 @@ def _fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fma(*args)
 
-    return types.float64(types.float64, types.float64, types.float64), codegen
+    kind = types.float32 if x == y == z == types.float32 else types.float64
+    return kind(kind, kind, kind), codegen
 
 
 fma: Any = intrinsic(_fma)
@@ -110,6 +126,43 @@ def exp(x):
     """The exponential e^x; 0 below -708, where it would soon be subnormal."""
     half_power, q = _exp_parts(x)
     return _exp_ends(x, half_power * (1.0 + q) * 2.0, 0.0)
+
+
+@intrinsic
+def _power_of_bits(typingctx: Any, shifted: Any) -> Any:
+    """2^n as a float32, n + _BIAS_SINGLE the low bits of a float32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = builder.bitcast(args[0], ir.IntType(32))
+        bits = builder.shl(bits, ir.Constant(ir.IntType(32), 23))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return types.float32(types.float32), codegen
+
+
+@register_jitable
+def _exp_below_single(x):
+    y = _SMALLEST_SINGLE if x < _SMALLEST_SINGLE else x
+    shifted = fma(y, _LOG2_E_SINGLE, _ROUNDER_SINGLE)
+    n = shifted - _ROUNDER_SINGLE
+    r = fma(n, _SINGLES[1], fma(n, _SINGLES[0], y))
+    p = fma(r, _SINGLES[2], _SINGLES[3])
+    p = fma(r, p, _SINGLES[4])
+    p = fma(r, p, _SINGLES[5])
+    p = fma(r, p, _SINGLES[6])
+    s = _power_of_bits(shifted)
+    result = fma(s, fma(r * r, p, r), s)
+    return _ZERO_SINGLE if x < _SMALLEST_SINGLE else result
+
+
+def exp_below(x):
+    """exp(x) for x <= 0, in the dtype of x: of float32, twice as many lanes; 0 below -87."""
+    raise NotImplementedError  # Numba has it from `_exp_below`
+
+
+@overload(exp_below)
+def _exp_below(x):
+    return (lambda x: _exp_below_single(x)) if x == types.float32 else (lambda x: exp(x))
 
 
 @register_jitable

@@ -1,10 +1,10 @@
 """The compiled kernels of losses of lists: the loss of each and its gradient, in one pass.
 
 Scores are [B, n, K], targets [B, n], of those in the mask [B, n]; `levels` takes [0, n] for all.
-Arithmetic is float64. A kernel works on lists start .. stop - 1; it fills in their losses and
-whether they count, `found` [2, B], and a gradient as long as the scores unless that is [0, n, K].
-Lists without entries have the loss 0 and do not count; those with something present that may not
-be there get NaN.
+Arithmetic is float64, that of `tops` in the dtype of the scores with sums in float64. A kernel
+works on lists start .. stop - 1; it fills in their losses and whether they count, `found` [2, B],
+and a gradient as long as the scores unless that is [0, n, K]. Lists without entries have the loss 0
+and do not count; those with something present that may not be there get NaN.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -22,7 +22,7 @@ from numba import carray
 from gendr.kernels.numba.arrays import copy
 from gendr.kernels.numba.calls import at
 from gendr.kernels.numba.compilation import inner, kernel
-from gendr.kernels.numba.mathematics import exp
+from gendr.kernels.numba.mathematics import exp, exp_below
 
 # Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
 _ANY_ORDER = {"reassoc", "contract"}
@@ -44,36 +44,40 @@ def _softmax(values, mask, row, below, shares):
 
     Both are 0 for absent ones. Returns the sum of the exponentials, NaN if a value is not finite.
     """
-    largest, odd, total = -math.inf, 0.0, 0.0
+    zero, total = values.dtype.type(0.0), 0.0
+    lowest = values.dtype.type(-math.inf)
+    largest, odd = lowest, zero
     for i in range(len(values)):  # loops of their own, which LLVM vectorises
-        value = np.float64(values[i]) if mask[row, i] else -math.inf
+        value = values[i] if mask[row, i] else lowest
         largest = value if value > largest else largest
     for i in range(len(values)):
-        value = np.float64(values[i]) if mask[row, i] else 0.0
+        value = values[i] if mask[row, i] else zero
         odd += value - value  # NaN for what is not finite; the way to the largest may not be
-        below[i] = value - largest if mask[row, i] else 0.0
+        below[i] = value - largest if mask[row, i] else zero
     for i in range(len(values)):
-        shares[i] = exp(below[i]) if mask[row, i] else 0.0
-        total += shares[i]
-    return total + odd
+        shares[i] = exp_below(below[i]) if mask[row, i] else zero
+        total += np.float64(shares[i])
+    return total + np.float64(odd)
 
 
 @inner(fastmath=_ANY_ORDER)
 def _cross(shares, total, wanted, sum_wanted, below):
     """The cross-entropy of shares, which become its gradient, given their logarithms."""
-    inverse, inverse_wanted, cross = 1.0 / total, 1.0 / sum_wanted, 0.0
+    single, cross = shares.dtype.type, 0.0
+    inverse, inverse_wanted = single(1.0 / total), single(1.0 / sum_wanted)
     for i in range(len(shares)):
-        cross += wanted[i] * below[i]
+        cross += np.float64(wanted[i] * below[i])
         shares[i] = shares[i] * inverse - wanted[i] * inverse_wanted
-    return math.log(total) - cross * inverse_wanted
+    return math.log(total) - cross / sum_wanted
 
 
 @kernel()
 def tops(scores, target, mask, found, gradient, start, stop):
     """Cross-entropies of who is first, see `gendr.sorting.ListNet`."""
-    n = scores.shape[1]
+    n, dtype = scores.shape[1], scores.dtype
     # Not rows of one array, which Numba takes to have any strides.
-    below, shares, wanted, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    below, shares = np.empty(n, dtype), np.empty(n, dtype)
+    wanted, rest = np.empty(n, dtype), np.empty(n, dtype)
     for row in range(start, stop):
         m = _length(mask, row)
         found[:, row] = 0.0
@@ -83,7 +87,7 @@ def tops(scores, target, mask, found, gradient, start, stop):
             found[0, row] = _cross(shares[:m], total, wanted, wanted_total, below)
             found[1, row] = 1.0
         for i in range(n if len(gradient) > 0 else 0):
-            gradient[row, i, 0] = shares[i] if i < m and mask[row, i] else 0.0
+            gradient[row, i, 0] = shares[i] if i < m and mask[row, i] else dtype.type(0.0)
 
 
 @inner()
@@ -127,10 +131,10 @@ def levels(scores, target, mask, found, gradient, start, stop):
 
 
 @kernel()
-def add_up(found, mean, result):
-    """Reduce losses [2, B] to a result [1], or take them over into [B].
+def add_up(found, mean, result, gradient):
+    """Reduce losses [2, B] to a result [1], or take them over into [B]; and the gradients.
 
-    Returned are their sum, and what the gradient of each is multiplied by.
+    Returns the sum of the losses.
     """
     total, lists = 0.0, 0.0
     for row in range(found.shape[1]):
@@ -141,7 +145,11 @@ def add_up(found, mean, result):
         result[0] = total * weight
     else:
         copy(found[0], result)
-    return total, weight
+    if weight != 1.0:
+        slopes = gradient.reshape(gradient.size)
+        for i in range(len(slopes)):
+            slopes[i] *= weight
+    return total
 
 
 @inner()
@@ -161,7 +169,7 @@ def every_tops(scores, target, mask, gradient, batch, n, count, mean, result):
     found = np.empty((2, batch))
     x, y, known, slopes = _arrays(scores, target, mask, gradient, batch, n, count, result.dtype)
     tops(x, y, known, found, slopes, np.int64(0), batch)  # the type of Python's: one compilation
-    return add_up(found, mean, result)
+    return add_up(found, mean, result, slopes)
 
 
 @kernel()
@@ -170,12 +178,4 @@ def every_levels(scores, target, mask, gradient, batch, n, count, mean, result):
     found = np.empty((2, batch))
     x, y, known, slopes = _arrays(scores, target, mask, gradient, batch, n, count, result.dtype)
     levels(x, y, known, found, slopes, np.int64(0), batch)  # the type of Python's: one compilation
-    return add_up(found, mean, result)
-
-
-@kernel()
-def scale(values, result, count, factor, like):
-    """Fill in the products of values with a factor, of the dtype of an array."""
-    x, y = carray(at(values, like.dtype), count), carray(at(result, like.dtype), count)
-    for i in range(count):
-        y[i] = x[i] * factor
+    return add_up(found, mean, result, slopes)
