@@ -19,7 +19,7 @@ from gendr.photos.camera_files.opencv import OPENCV
 from gendr.photos.camera_files.photos import is_photo, within
 from gendr.photos.camera_files.transforms import NoCamerasError, read_cameras
 from gendr.photos.capture import FoundCameras, find_cameras
-from gendr.photos.capture.cameras import list_photos
+from gendr.photos.capture.cameras import drop_features, list_photos
 from gendr.photos.capture.video import extract_frames, is_video
 
 # Where frames of a video go in the output folder, and how many there are by default.
@@ -122,7 +122,9 @@ def with_cameras(args: Command, photos: str, run: Run) -> Command:
         return args
     file = run.out / OPENCV
     if not run.uses("cameras", file.is_file(), *(photo.name for photo in inside)):
-        found = _found(folder, args.max_megapixels, args.quiet)
+        if not args.resume:
+            drop_features(run.out)
+        found = _found(folder, args.max_megapixels, args.quiet, run.out)
         write_all(found.files(file))
         run.made()
         if not args.quiet:
@@ -136,10 +138,10 @@ def _say_unread(error: NoCamerasError, quiet: bool) -> None:
         say("gendr", f"{text}. Poses are estimated instead")
 
 
-def _found(folder: Path, limit: float, quiet: bool) -> FoundCameras:
+def _found(folder: Path, limit: float, quiet: bool, keep: Path | None = None) -> FoundCameras:
     with Session("cameras", None, quiet=quiet, at_once=True) as session:
         with session.part("cameras") as tell:
-            return find_cameras(folder, max_megapixels=limit, callback=tell)
+            return find_cameras(folder, max_megapixels=limit, keep=keep, callback=tell)
 
 
 def _line(found: FoundCameras) -> str:

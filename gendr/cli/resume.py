@@ -34,6 +34,7 @@ from gendr.jobs.checkpoint import (
 from gendr.jobs.folders import SOURCES
 from gendr.mesh import Camera, Mesh
 from gendr.photos.camera_files.photos import IMAGES, MASKS
+from gendr.photos.capture.cameras import kept_features
 from gendr.photos.fitting.colors.light import HarmonicLight
 
 __all__ = [
@@ -94,7 +95,7 @@ class Run:
     def __init__(self, args: Fit | Splat, path: Path) -> None:
         self.out, self.resume = Path(args.output), args.resume
         self._file, self._begun = self.out / SOURCES, False
-        if self.resume and not self._file.is_file():
+        if self.resume and not self._file.is_file() and not kept_features(self.out):
             check_checkpoint(self.out, CHECKPOINT)
         inside = _inside(path.resolve(), self.out.resolve())
         masks = [file for file in inside if file.parent.name in MASKS]

@@ -266,7 +266,7 @@ def test_loops_of_distributions_equal_the_classes(dist):
     assert all(map(close, run(dist, of_distributions.BOTH, z.numpy(), 3), (cdf, sf, pdf)))
 
 
-@for_each(dist=EXAMPLES)
+@for_each(dist=EXAMPLES, rotating=3)
 def test_loops_take_infinities(dist):
     z = np.array([-np.inf, np.inf])
     cdf, sf = run(dist, "tails", z, 2)
@@ -336,7 +336,7 @@ def members():
     return [1 / (1 + np.exp(-v)) for v in (x, -x, y, -y)]
 
 
-@for_each(t=ARCHIMEDEAN)
+@for_each(t=ARCHIMEDEAN, rotating=3)
 def test_loops_of_tconorms_equal_the_classes(t):
     arrays = members()
     tensors = [torch.from_numpy(x) for x in arrays]
@@ -351,7 +351,7 @@ def test_loops_of_tconorms_equal_the_classes(t):
         np.testing.assert_allclose(weight_p, t.weight_p(*tensors), rtol=1e-13, atol=atol)
 
 
-@for_each(t=ARCHIMEDEAN)
+@for_each(t=ARCHIMEDEAN, rotating=3)
 def test_guards(t):
     ends = np.array([0, 5e-324, 1e-300, 1e-20, 0.5, 1])
     a = np.concatenate([ends, 1 - ends])
@@ -386,7 +386,7 @@ def test_what_has_no_function_says_so():
         of_tconorms.loop("yagr", "weight")
 
 
-@for_each(t=ARCHIMEDEAN)
+@for_each(t=ARCHIMEDEAN, rotating=3)
 def test_the_compiled_inverse_equals_the_class(t):
     """From nothing to saturation, and of the total in place."""
     ends = [0, 5e-324, 1e-300, 1e-20, 1 - 1e-16, 1, 1 + 1e-15, 1e20, 1e308, np.inf]

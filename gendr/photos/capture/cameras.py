@@ -20,6 +20,7 @@ from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,6 +62,8 @@ _ALL_PAIRS, _PARTNERS = 40, 20
 # the largest part of their motion that may be forward: COLMAP's, and if too few photos are placed
 # by these, those for walks along streets and corridors.
 _FIRST_PAIRS = ((16.0, 0.95), (4.0, 1.0))
+# How the names of files with features and matches begin, in folders that keep them.
+_FEATURES = ".gendr-features-"
 # The stages and the parts of the time that they take.
 _STAGES = {"features": 0.35, "match": 0.35, "place": 0.3}
 # The median distance of the cameras from what they look at, in the world that is made.
@@ -257,6 +260,7 @@ def find_cameras(
     folder: str | Path,
     *,
     max_megapixels: float = MAX_MEGAPIXELS,
+    keep: str | Path | None = None,
     callback: Tell | None = None,
 ) -> FoundCameras:
     """Find out from where the photos of a folder were taken.
@@ -265,6 +269,8 @@ def find_cameras(
         folder: with photos in it, or in its folder `images`; masks in its folder `masks`, if there
             are any, say where features may lie if the background stands still.
         max_megapixels: the largest photo that is read, in million pixels.
+        keep: a folder that holds features and matches until cameras are found. If it has some of
+            the same images, of a call that was stopped, they are not looked for again.
         callback: called with what is done, a number from 0 to 1 that also has the name of a
             `stage`. What it raises ends it.
 
@@ -295,8 +301,11 @@ def find_cameras(
             "all_pairs": _ALL_PAIRS, "partners": _PARTNERS, "threads": num_threads(),
             "first_pairs": _FIRST_PAIRS, "part": LEAST_PART, "places": _places(groups, fixes),
         }  # fmt: skip
+        features = work / "features.db" if keep is None else _kept_features(Path(keep), work, job)
+        job["features"] = str(features.resolve())
         (work / "job.json").write_text(json.dumps(job))
-        _run(work, len(photos), tell)
+        _run(work, features, len(photos), tell)
+        drop_features(features.parent)
         result = json.loads((work / "result.json").read_text())
         table, seen = np.zeros((0, 6)), np.zeros((0, 2), np.int64)
         if (work / "points.npy").is_file():
@@ -379,6 +388,29 @@ def _is_panorama(opened: Any) -> bool:
     found = opened.info.get("xmp") or opened.info.get("XML:com.adobe.xmp") or b""
     text = found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
     return re.search(r"GPano:ProjectionType\W+(equirect|cylind|spher|cube)", text, re.I) is not None
+
+
+def kept_features(folder: Path) -> list[Path]:
+    """The files in which `find_cameras` keeps features and matches in a folder."""
+    return sorted(folder.glob(f"{_FEATURES}*"))
+
+
+def drop_features(folder: Path) -> None:
+    """Remove the files in which features and matches are kept, so that they are found anew."""
+    for file in kept_features(folder):
+        file.unlink()
+
+
+def _kept_features(folder: Path, work: Path, job: dict[str, Any]) -> Path:
+    """The database of features, whose name says of what it is; those of others are removed."""
+    of = sha256(json.dumps([version("pycolmap"), job | {"threads": None}]).encode())
+    for file in sorted(work.rglob("*.png")):  # images and masks
+        of.update(sha256(file.read_bytes()).digest())
+    name = f"{_FEATURES}{of.hexdigest()[:16]}.db"
+    for other in kept_features(folder):
+        if not other.name.startswith(name):  # beside a database there are files of SQLite
+            other.unlink()
+    return folder / name
 
 
 def _prepare(
@@ -548,7 +580,7 @@ def _still_masks(work: Path, names: list[str]) -> list[Any] | None:
     return [Image.fromarray((255 * mask.numpy()).astype(np.uint8)) for mask in found[1]]
 
 
-def _run(work: Path, count: int, tell: Tell) -> None:
+def _run(work: Path, features: Path, count: int, tell: Tell) -> None:
     """Run the process, and tell how far it has come.
 
     Raises:
@@ -561,42 +593,42 @@ def _run(work: Path, count: int, tell: Tell) -> None:
     with log.open("wb") as errors, told.open("wb") as output, told.open("rb") as said:
         # Threads of OpenMP within those of COLMAP would find other matches from run to run.
         threads = {"OPENBLAS_NUM_THREADS": str(num_threads()), "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            command, stdout=output, stderr=errors, env={**os.environ, **threads}
-        )
-        text = b""
-        try:
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.2)
-                text += said.read()
-                *lines, text = text.split(b"\n")
-                for line in lines:
-                    word, _, number = line.decode(errors="replace").strip().partition(" ")
-                    if word in _STAGES and number.isdigit():
-                        stage, done = word, int(number) / count
-                    elif word == "pairs":
-                        pairs = int(number)
-                if stage == "features":
-                    done = 0.3 + 0.7 * _rows(work, "keypoints") / count
-                elif stage == "match":
-                    done = _rows(work, "two_view_geometries") / pairs
-                before = sum(list(_STAGES.values())[: list(_STAGES).index(stage)])
-                tell(Progress(min(1.0, before + _STAGES[stage] * min(1.0, done)), stage))
-                if process.poll() is not None:
-                    break
-        finally:
-            process.kill()
-            process.wait()
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=output, stderr=errors,
+            env={**os.environ, **threads},
+        ) as process:  # fmt: skip
+            text = b""
+            try:
+                while True:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(0.2)
+                    text += said.read()
+                    *lines, text = text.split(b"\n")
+                    for line in lines:
+                        word, _, number = line.decode(errors="replace").strip().partition(" ")
+                        if word in _STAGES and number.isdigit():
+                            stage, done = word, int(number) / count
+                        elif word == "pairs":
+                            pairs = int(number)
+                    if stage == "features":
+                        done = 0.3 + 0.7 * _rows(features, "keypoints") / count
+                    elif stage == "match":
+                        done = _rows(features, "two_view_geometries") / pairs
+                    before = sum(list(_STAGES.values())[: list(_STAGES).index(stage)])
+                    tell(Progress(min(1.0, before + _STAGES[stage] * min(1.0, done)), stage))
+                    if process.poll() is not None:
+                        break
+            finally:
+                process.kill()
     if process.returncode or not (work / "result.json").is_file():
         last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
         raise RuntimeError(f"pycolmap failed ({process.returncode}): {last[0][:200]}")
 
 
-def _rows(work: Path, table: str) -> int:
+def _rows(features: Path, table: str) -> int:
     """How many rows a table of the features has by now."""
     with suppress(sqlite3.Error):
-        place = f"{(work / 'features.db').as_uri()}?mode=ro"
+        place = f"{features.resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(place, uri=True, timeout=0.1)) as base:
             return int(base.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
     return 0

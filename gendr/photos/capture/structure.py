@@ -10,6 +10,7 @@ tracks.npy.
 """
 
 import json
+import os
 import shutil
 import sqlite3
 import sys
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,8 @@ def main(folder: Path) -> None:
     """Find features, match them, and place the images."""
     job = json.loads((folder / "job.json").read_text())
     pycolmap.logging.minloglevel = pycolmap.logging.ERROR.value
-    database, images, cpu = folder / "features.db", folder / "images", pycolmap.Device.cpu
+    database, images, cpu = Path(job["features"]), folder / "images", pycolmap.Device.cpu
+    # What a run that was stopped has left in it is not found again.
     pycolmap.Database.open(database).close()
     extraction = pycolmap.FeatureExtractionOptions()
     extraction.use_gpu, extraction.num_threads = False, job["threads"]
@@ -893,5 +896,15 @@ def described(model: "pycolmap.Reconstruction | None", folder: Path) -> "dict[st
     return {"images": images, "error": model.compute_mean_reprojection_error()}
 
 
+def end_with_parent() -> None:
+    """End when the process that reads the progress does, which holds the other end of stdin.
+
+    Else it would go on, killed as that may have been, and write beside the process of a next run.
+    """
+    os.read(0, 1)  # not of sys.stdin, whose lock Python wants at its end
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    Thread(target=end_with_parent, daemon=True).start()
     main(Path(sys.argv[1]))

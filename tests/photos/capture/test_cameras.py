@@ -64,9 +64,9 @@ def test_cameras_are_found(folder, tmp_path, monkeypatch):
     seen, pairs = [], []
     run = module._run
 
-    def counted(work, *more):
-        run(work, *more)
-        pairs.append(module._rows(work, "two_view_geometries"))
+    def counted(work, features, *more):
+        run(work, features, *more)
+        pairs.append(module._rows(features, "two_view_geometries"))
 
     monkeypatch.setattr(module, "_run", counted)
     monkeypatch.setattr(module, "_ALL_PAIRS", 8)
@@ -120,6 +120,34 @@ def test_interrupted(folder):
 
     with pytest.raises(KeyboardInterrupt):
         find_cameras(folder[0], callback=stop)
+
+
+@needs_pycolmap
+@pytest.mark.rotating(5, group="photos")
+def test_features_outlive_an_interruption(folder, tmp_path, monkeypatch):
+    """Those of the same images, whose cameras are then those of a run that nobody stopped."""
+    root, _ = folder
+    run, there = module._run, []
+
+    def stop(now):
+        if now.stage == "match":
+            raise KeyboardInterrupt
+
+    def counted(work, features, *more):
+        there.append((module._rows(features, "keypoints"), len(module.kept_features(tmp_path))))
+        run(work, features, *more)
+
+    monkeypatch.setattr(module, "_run", counted)
+    (tmp_path / f"{module._FEATURES}other.db").write_bytes(b"of other images")
+    with pytest.raises(KeyboardInterrupt):
+        find_cameras(root, keep=tmp_path, callback=stop)
+    left = module.kept_features(tmp_path)
+    assert left
+    assert "other" not in left[0].name
+    found = find_cameras(root, keep=tmp_path)
+    assert [count for count, _ in there] == [0, 12]
+    assert not module.kept_features(tmp_path)
+    assert found.entries == find_cameras(root).entries
 
 
 @needs_pycolmap
@@ -288,7 +316,7 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     root, _ = folder
     calls = []
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gendr.photos.suspicious_masks._POINTS", 36)
@@ -296,6 +324,16 @@ def test_commands_find_cameras_where_there_are_none(folder, tmp_path, monkeypatc
     monkeypatch.setattr("gendr.cli.cameras.find_cameras", lambda r, **o: calls.append(r) or fake(r))
     out = tmp_path / "out"
     options = ["--image-size", "24", "--colors", "none", "--shape", "silhouettes"]
+    # Features of a run that was stopped are for --resume alone.
+    out.mkdir()
+    features = out / f"{module._FEATURES}0.db"
+    features.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr("gendr.cli.cameras.find_cameras", interrupted)
+        assert main(["fit", str(root), "-o", str(out), *options, "--resume"]) == 130
+        assert features.exists()
+        assert main(["fit", str(root), "-o", str(out), *options]) == 130
+        assert not features.exists()
     assert main(["fit", str(root), "-o", str(out), "--steps", "2", *options]) == 0
     shown = capsys.readouterr()
     assert "11 of 12 photos placed, to 0.50 pixels; left out: images/011.png" in shown.err
