@@ -333,12 +333,15 @@ def check_number(
 def check_count(name: str, value: object, *, least: int = 1) -> int:
     """Return `value` as an int if it is a whole number of at least `least`.
 
-    Those of NumPy count; whoever keeps a number keeps what is returned.
+    Those of NumPy count; whoever keeps a number keeps what is returned. So do sizes under
+    `torch.jit.trace`, which are tensors there: it warns that the graph is then for these alone.
 
     Raises:
         TypeError: if it is no int.
         ValueError: if it is too small.
     """
+    if isinstance(value, Tensor) and torch.jit.is_tracing():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
     if value < least:

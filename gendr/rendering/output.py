@@ -38,16 +38,17 @@ class image(lazy[T]):
         """The part, in full precision; `torch.compile` traces what `alpha` takes.
 
         Raises:
-            RuntimeError: `torch.export` or `torch.jit.trace` asks for another image than `alpha`.
+            RuntimeError: `torch.export` asks for it, or `torch.jit.trace` for another than `alpha`.
         """
-        if self.function.__name__ not in _IN_GRAPHS:
-            # A trace would keep the pairs of faces and pixels of its example, without an error.
-            if is_graph_whole():
-                raise RuntimeError(
-                    f"{self.function.__name__.lstrip('_')} of a rendering has no graph for "
-                    "torch.export or torch.jit.trace, because its sizes depend on what is seen; "
-                    "call the renderer outside of it"
-                )
+        is_whole = self.function.__name__ in _IN_GRAPHS
+        # A trace would keep the pairs of faces and pixels of its example, without an error.
+        if torch.compiler.is_exporting() or (is_graph_whole() and not is_whole):
+            raise RuntimeError(
+                f"{self.function.__name__.lstrip('_')} of a rendering has no graph for "
+                f"torch.export{'' if is_whole else ' or torch.jit.trace'}, because its sizes "
+                "depend on what is seen; call the renderer outside of it"
+            )
+        if not is_whole:
             if torch.compiler.is_compiling():
                 # Or it would trace what is called behind a break, and its NumPy, call by call.
                 return torch.compiler.disable(image.found)(self, instance)  # pyright: ignore[reportCallIssue]

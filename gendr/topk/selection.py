@@ -129,7 +129,7 @@ class NetworkSelection:
             ValueError: a network of the user's has other numbers of wires or outputs.
         """
         if isinstance(self.network, str):
-            return _both(self.network, number_of(n), k)
+            return _both(self.network, number_of(n), number_of(k))
         wires = self.network
         if (wires.n, len(wires.outputs)) != (n, k):
             raise ValueError(

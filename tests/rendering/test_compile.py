@@ -1,5 +1,7 @@
 """`torch.compile` around rendering."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -60,8 +62,13 @@ def test_a_step_has_no_graph_break(make, option):
 
 
 @pytest.mark.filterwarnings("ignore")  # the tracer's own
-@pytest.mark.parametrize("trace", ["export", "jit"])
-@pytest.mark.parametrize("image", ["rgb", "depth", "normals", "face_id", "mask"])
+@pytest.mark.parametrize(
+    ("trace", "image"),
+    [
+        ("export", "alpha"),
+        *product(["export", "jit"], ["rgb", "depth", "normals", "face_id", "mask"]),
+    ],
+)
 def test_images_have_no_exported_graph(trace, image):
     """A trace would keep the mask of its example, and colours of its pairs, without an error."""
     ball, camera = icosphere(0), gendr.look_at(2.2, 20.0, 10.0)

@@ -8,6 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import CrossEntropyLoss
 from torch.nn.functional import cross_entropy
 
+from gendr.relaxed import shortest_path
 from gendr.topk import (
     SmoothTopKSVM,
     TopKCrossEntropy,
@@ -413,3 +414,19 @@ def test_masks_of_the_top_k_cross_entropy():
         loss(logits, torch.tensor([0, 1, 3]), mask=mask)
     with pytest.raises(ValueError, match="weight and mask exclude each other"):
         TopKCrossEntropy([1.0], weight=torch.ones(4))(logits, y.abs(), mask=mask)
+
+
+@pytest.mark.rotating(7, group="graphs")
+@pytest.mark.graphs
+@pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes are constants of a trace
+def test_a_trace_takes_other_logits():
+    """There sizes are tensors, of which counts are checked."""
+    for options in ({}, {"method": "bitonic"}, {"m": None, "method": "odd_even"}):
+        loss = TopKCrossEntropy([0.5, 0.5], **options)
+        traced = torch.jit.trace(loss, (torch.randn(3, 12), torch.arange(3)), check_trace=False)
+        logits, labels = torch.randn(5, 12), torch.randint(12, (5,))
+        torch.testing.assert_close(traced(logits, labels), loss(logits, labels))
+    traced = torch.jit.trace(shortest_path, torch.rand(2, 5, 6) + 0.1, check_trace=False)
+    costs = torch.rand(3, 5, 6) + 0.1
+    torch.testing.assert_close(traced(costs), shortest_path(costs))

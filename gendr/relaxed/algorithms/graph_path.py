@@ -103,7 +103,8 @@ def shortest_path_graph(
 
     Args:
         edges: [E, 2] integers, (from, to). An edge that can be taken both ways is two edges.
-        costs: [..., E], of the edges; they should be positive.
+        costs: [..., E], of the edges; they should be positive. Around a cycle of negative costs no
+            path is the cheapest, and the result is what `iterations` sweeps give.
         source: the first node.
         target: the last node.
         dist: the distribution of the comparisons, symmetric; "heaviside" gives the hard path.
