@@ -15,6 +15,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from gendr.kernels.threads import mapped, run
 from gendr.photos.scene.depth_maps import DepthMap
@@ -143,6 +144,8 @@ class Cloud:
         return photos[self.first[rows]][sees], starts
 
 
+# Small products on each of our threads: those of BLAS would take the cores from each other.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def fused(
     scene: Scene, files: list[Path], settings: FusionSettings | None = None,
     tell: Callable[[float], None] | None = None,
