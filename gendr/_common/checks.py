@@ -340,7 +340,7 @@ def check_count(name: str, value: object, *, least: int = 1) -> int:
         TypeError: if it is no int.
         ValueError: if it is too small.
     """
-    if isinstance(value, Tensor) and torch.jit.is_tracing():
+    if isinstance(value, Tensor) and torch._C._is_tracing():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
