@@ -42,7 +42,7 @@ class image(lazy[T]):
         """
         is_whole = self.function.__name__ in _IN_GRAPHS
         # A trace would keep the pairs of faces and pixels of its example, without an error.
-        if torch.compiler.is_exporting() or (is_graph_whole() and not is_whole):
+        if torch.compiler.is_exporting() or (not is_whole and is_graph_whole()):
             raise RuntimeError(
                 f"{self.function.__name__.lstrip('_')} of a rendering has no graph for "
                 f"torch.export{'' if is_whole else ' or torch.jit.trace'}, because its sizes "
