@@ -288,6 +288,11 @@ def join_layers(
     shows, going = on, k < stop
     if SORTS:
         done_key = tl.zeros([TILE_H, TILE_W], tl.float64) + float("inf")
+        # All faces of an image have the same; with one for each pixel Triton 3.7 fails here.
+        p = tl.full([], 1.0, tl.float32)
+        if going:
+            entry, _v = listed_faces(k, stop, list_of_faces, listed, 1)
+            p = tl.load(faces + tl.load(order + entry) * IMAGE_COLUMNS + FAMILY_P)
         while going:
             empty = tl.zeros([TILE_H, TILE_W], tl.float64) + _NEVER
             nobody = tl.zeros([TILE_H, TILE_W], tl.int32) + 2147483647
@@ -341,7 +346,6 @@ def join_layers(
                     place = _place(places, boxes, f, row, column, there)
                     _keep(pairs, links, capacity, place, there & (chunk == 0), a, s, A, S, before,
                           KIND)  # fmt: skip
-                p = tl.load(faces + f * IMAGE_COLUMNS + FAMILY_P, there, 1.0)
                 sums, A, S, weight, more = _joined(
                     sums, A, S, a, s, there, p, limit, GENERATOR, INVERSE, KIND
                 )
